@@ -3,11 +3,11 @@
 Sources: `argo2016` (temperatures at 100 dbar) and `jason3` (wind speeds) of GpGp (Guinness 2018),
 `BCEF` (canopy heights and tree cover) of spNNGP (Finley, Datta & Banerjee 2022), with its own rows
 held out; of the others a tenth is, drawn by seed. `latentgp` is `TableModel.fit(frame, target)`:
-longitude and latitude are known by name, on the globe (of argo2016 once longitudes beyond 180 are
-negative). GPBoost's is Vecchia's approximation with 20 neighbours of a Matérn 3/2: of places and
-times with a range each, chords of the globe in place of degrees, tree cover with a linear effect.
-Of BCEF `latentgp, formula` has that effect and inducing points, `latentgp, x and y alone` a Matérn
-3/2 by neighbours. All learn from the same rows, on as many cores as they may.
+longitude and latitude are known by name, on the globe. GPBoost's is Vecchia's approximation with 20
+neighbours of a Matérn 3/2: of places and times with a range each, chords of the globe in place of
+degrees, tree cover with a linear effect. Of BCEF `latentgp, formula` has that effect and inducing
+points, `latentgp, x and y alone` a Matérn 3/2 by neighbours. All learn from the same rows, on as
+many cores as they may.
 """
 
 from __future__ import annotations
@@ -120,10 +120,6 @@ def by_table(own: Places, train: pd.DataFrame, test: pd.DataFrame, seed: int, by
     asked: Any = {"formula": own.formula} if by == FORMULA else {"target": own.target}
     asked |= {"globe": False} if by == PLANE else {}
     asked |= {"kernel": "matern32", "leave_out": own.covariates} if by == ALONE else {}
-    if by == "latentgp" and "lon" in train:
-        train, test = (
-            frame.assign(lon=(frame["lon"] + 180) % 360 - 180) for frame in (train, test)
-        )
     started = time.perf_counter()
     model = lgp.TableModel.fit(train, random_state=seed, **asked)
     fitted = time.perf_counter()

@@ -53,6 +53,13 @@ CASES = [
     (lgp.OnSphere(lgp.Matern32(3000.0)), PLACES),
     (lgp.OnSphere(lgp.Matern12(3000.0, 2.0), "great-circle"), PLACES),
     (lgp.OnSphere(lgp.RBF(0.5), radius=1.0), PLACES),
+    (
+        lgp.kernels.Metric(
+            lgp.OnSphere(lgp.Matern32(3000.0, 1.3)).on(2, 0),
+            lgp.kernels.OtherColumns((1,), lengthscale=20.0),
+        ),
+        np.column_stack([PLACES[:, 1], PLACES[::-1, 1], PLACES[:, 0]]),
+    ),
     (lgp.kernels.InputWarping.by_scores(lgp.RBF([0.7, 1.3]), np.exp(POINTS), [0]), POINTS),
     (Sum((lgp.RBF(), lgp.Linear())), POINTS),
     (Product((lgp.RBF(), lgp.Linear())), POINTS),

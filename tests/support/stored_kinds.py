@@ -583,6 +583,11 @@ def _warping():
     return [kernel, kernel.on(0, 1) + lgp.Linear()]
 
 
+def _metric():
+    space = lgp.OnSphere(lgp.Matern12(500.0, 1.25)).on(1, 0)
+    return [lgp.kernels.Metric(space, lgp.kernels.OtherColumns((2, 3), [0.75, 2.0]))]
+
+
 def _field_kernels():
     """Kernels of fields, and state-space forms of those that have one."""
     turned = lgp.kernels.Anisotropic(lgp.Matern32(0.75, 1.25), [0.5, -0.25])
@@ -652,6 +657,7 @@ VALUES = {
     "parts": _parts,
     "kernels": _kernels,
     "warping": _warping,
+    "metric": _metric,
     "field_kernels": _field_kernels,
     "likelihoods": _likelihoods,
     "means": _means,

@@ -49,8 +49,9 @@ class TestGeometry:
         assert "length-scale in kilometres" in said(model)
         X = np.column_stack([LON, LAT, DEPTH])
         learned = model.estimator.model_.kernel
-        sphere, other = (part.kernel for part in learned.parts)
-        by_hand = lgp.kernels.OnSphere(sphere.kernel).on(0, 1) * other.on(2)
+        space = lgp.kernels.OnSphere(learned.kernel).on(0, 1)
+        others = lgp.kernels.OtherColumns((2,), learned.others.lengthscale)
+        by_hand = lgp.kernels.Metric(space, others)
         there = lgp.LatentGP(
             by_hand, model.estimator.model_.likelihood, model.estimator.model_.mean
         )
@@ -154,8 +155,8 @@ class TestNames:
         assert has_sphere(model)
         assert "lon, lat: longitude and latitude in degrees by their names" in said(model)
         assert "(globe=False: a plane)" in said(model)
-        kernel = model.estimator.model_.kernel.parts[0].kernel
-        assert 100 < float(kernel.kernel.lengthscale) < EARTH_RADIUS
+        kernel = model.estimator.model_.kernel.kernel
+        assert 100 < float(kernel.lengthscale) < EARTH_RADIUS
         np.testing.assert_allclose(model.predict(ON_PLANE), model.predict(NAMED), atol=1e-6)
 
     @pytest.mark.parametrize(
@@ -192,12 +193,23 @@ class TestNames:
         np.testing.assert_allclose(predictions[0], predictions[1], atol=1e-8)
         np.testing.assert_allclose(predictions[0], predictions[2], atol=1e-8)
 
-    def test_longitudes_from_0_to_360_are_the_same_places(self):
-        west = NAMED.assign(lon=LON - 60)
-        model = fitted(west)
-        np.testing.assert_allclose(
-            model.predict(west.assign(lon=LON + 300)), model.predict(west), atol=1e-8
-        )
+    @pytest.mark.parametrize("first", [0.0, 20.0])
+    def test_longitudes_from_elsewhere_are_the_same_places(self, first):
+        """From 0 to 360 and, as in atlases of the oceans, from 20 to 380."""
+        across = NAMED.assign(lon=(11 * LON + 270) % 360 - 180)
+        other = across.assign(lon=(across["lon"] - first) % 360 + first)
+        assert other["lon"].max() > 180 + first
+        one, two = fitted(across), fitted(other)
+        assert has_sphere(two)
+        np.testing.assert_allclose(one.predict(other), one.predict(across), atol=1e-8)
+        np.testing.assert_allclose(two.predict(across), one.predict(across), atol=1e-5)
+
+    def test_one_latitude_across_180_degrees_is_said(self):
+        """A latitude that is constant is no input, and longitudes are on a line."""
+        parallel = NAMED.assign(lat=0.0, lon=(LON + 170 + 180) % 360 - 180)
+        assert "write longitudes on from 180" in said(fitted(parallel))
+        for lon in (LON, 24 * LON - 240):
+            assert "write longitudes" not in said(fitted(parallel.assign(lon=lon)))
 
     @pytest.mark.parametrize("kind", ["polars", "arrow"])
     def test_tables_of_others(self, kind):
@@ -378,14 +390,32 @@ class TestAreas:
         assert "globe" not in said
 
 
-def test_the_kernel_on_the_globe_is_chosen_by_evidence():
+def field(kernel, X, seed=3):
+    """A frame with a field of the kernel at places, and with days in a third column."""
+    generator = np.random.default_rng(seed)
+    with jax.enable_x64(True):
+        gram = np.asarray(kernel.gram(X, X))
+    root = np.linalg.cholesky(gram + 1e-9 * np.eye(len(X)))
+    frame = pd.DataFrame(X, columns=["lon", "lat", "day"][: X.shape[1]])
+    return frame.assign(
+        level=root @ generator.normal(size=len(X)) + 0.01 * generator.normal(size=len(X))
+    )
+
+
+@pytest.mark.parametrize("family", [lgp.Matern12, lgp.Matern52])
+@pytest.mark.parametrize("days", [False, True])
+def test_the_kernel_on_the_globe_is_chosen_by_evidence(family, days):
     generator = np.random.default_rng(3)
-    place = np.column_stack([generator.uniform(-30, 30, 300), generator.uniform(30, 60, 300)])
-    rough = lgp.kernels.OnSphere(lgp.Matern12(lengthscale=1500.0))
-    root = np.linalg.cholesky(np.asarray(rough.gram(place, place)) + 1e-9 * np.eye(300))
-    frame = pd.DataFrame({"lon": place[:, 0], "lat": place[:, 1]})
-    frame["level"] = root @ generator.normal(size=300) + 0.01 * generator.normal(size=300)
-    found = lgp.TableModel.fit(frame, "level", max_evaluations=5)
-    kernel = found.estimator.model_.kernel
-    assert isinstance(kernel.kernel.kernel, lgp.Matern12)
-    assert found.estimator.kernel_choice_.family.startswith("Matern12")
+    X = np.column_stack([generator.uniform(160, 220, 300), generator.uniform(30, 60, 300)])
+    X[:, 0] = (X[:, 0] + 180) % 360 - 180
+    kernel = lgp.kernels.OnSphere(family(lengthscale=1500.0)).on(0, 1)
+    if days:
+        X = np.column_stack([X, generator.uniform(0, 30, 300)])
+        kernel = lgp.kernels.Metric(kernel, lgp.kernels.OtherColumns((2,), lengthscale=20.0))
+    found = lgp.TableModel.fit(field(kernel, X), "level", max_evaluations=5)
+    learned = found.estimator.model_.kernel
+    assert isinstance(learned, type(kernel))
+    space = learned.space if days else learned
+    assert isinstance(space.kernel.kernel, family)
+    assert 500 < float(space.kernel.kernel.lengthscale) < 4500
+    assert found.estimator.kernel_choice_.family == family.__name__

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from latentgp.choosing.laplace import Law, Parts, laplace_evidence, potrf, potri, potrs
 from latentgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52, RationalQuadratic
@@ -85,7 +85,10 @@ class RowBlock(NamedTuple):
 
 
 class KernelShape(NamedTuple):
-    """A family, with one length-scale or one an input."""
+    """A family, with one length-scale or one an input.
+
+    Of fewer length-scales than columns the first columns share the first one.
+    """
 
     family: str  # its name
     inputs: int  # the number of length-scales
@@ -127,6 +130,7 @@ def negative_log_evidence(
     values = np.exp(logarithms)
     variance, own = values[number], values[number + 1] if has_own else 1.0
     middle = _middle(logarithms, number, blocks[0].X.shape[1], law)
+    length_of = _lengths_of(number, blocks[0].X)
     total, gradient = _log_prior(logarithms - middle, number)
     total, gradient = -total, -gradient
     for X, y, weights, sizes in blocks:
@@ -140,7 +144,7 @@ def negative_log_evidence(
         total += parts.value
         by_distance = parts.inner * (variance * slope)
         each = -4 * (by_distance.sum(1) @ Z**2 - np.sum(Z * (by_distance @ Z), axis=0))
-        gradient[:number] += each if number > 1 else each.sum()
+        gradient[:number] += np.bincount(length_of, each)
         slope_of_scale = np.sum(parts.inner * correlation) + _JITTER * np.trace(parts.inner)
         gradient[number] += slope_of_scale * variance
         if has_own:
@@ -155,7 +159,7 @@ def covariance_of(
 ) -> tuple[Float[np.ndarray, "N N"], Float[np.ndarray, "N D"], Correlation]:
     """Covariance of rows without noise, their inputs over length-scales, and the correlation."""
     number, family, values = candidate.inputs, FAMILIES[candidate.family], np.exp(logarithms)
-    Z = X / values[:number]
+    Z = X / values[_lengths_of(number, X)]
     norms = np.sum(Z**2, axis=1)
     squared = np.maximum(norms[:, None] + norms - 2 * Z @ Z.T, 0)
     np.fill_diagonal(squared, 0)
@@ -163,6 +167,11 @@ def covariance_of(
     covariance = values[number] * correlation[0]
     covariance[np.diag_indices(len(X))] += _JITTER * values[number]
     return covariance, Z, correlation
+
+
+def _lengths_of(number: int, X: Float[np.ndarray, "N D"]) -> Int[np.ndarray, "D"]:
+    """Which of so many length-scales a column has."""
+    return np.maximum(np.arange(X.shape[1]) + number - X.shape[1], 0)
 
 
 def gaussian_evidence(

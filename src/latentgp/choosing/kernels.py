@@ -6,10 +6,10 @@ priors of hyper-parameters, maximised for each candidate (Rasmussen & Williams 2
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -18,7 +18,9 @@ from jaxtyping import Float, Int
 from latentgp.choosing.evidence import FAMILIES, NOISE, KernelShape, Optimum, RowBlock, optimum
 from latentgp.choosing.laplace import LAWS, Law, law_of
 from latentgp.choosing.widening import widening
-from latentgp.kernels import RBF, InputWarping, Kernel
+from latentgp.kernels import RBF, InputWarping, Kernel, Metric, OnSphere
+from latentgp.kernels.metric import OtherColumns
+from latentgp.kernels.sphere import EARTH_RADIUS, on_unit_sphere
 from latentgp.likelihoods import Binomial, Gaussian, Likelihood, LogNegativeBinomial, Poisson
 from latentgp.likelihoods.bernoulli import BinaryResponse
 from latentgp.likelihoods.multiclass import ClassLikelihood
@@ -28,6 +30,7 @@ from latentgp.rows.data import Data
 from latentgp.rows.spread import median_distance, varying
 from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.setup.priors import Scales, scales
+from latentgp.typing import Inputs
 
 _LEAST_SECONDS = 5.0, 12.0  # of a fit to few rows and to many, a fifth of which a choice may take
 _ROWS = 200
@@ -74,14 +77,51 @@ class KernelChoice:
         )
 
 
+class _Coordinates(NamedTuple):
+    """Where rows are: inputs that vary, and of places on the globe kilometres from its centre."""
+
+    X: Float[np.ndarray, "N E"]  # those of a place first
+    sizes: Float[np.ndarray, "E"]  # typical ones
+    columns: tuple[int, ...]  # of the inputs that vary, without those of places
+    places: tuple[int, ...] = ()  # columns of longitudes and latitudes; none of a plane
+
+    @classmethod
+    def of(cls, X: Inputs, sizes: Float[np.ndarray, "D"], places: tuple[int, ...]) -> _Coordinates:
+        """Of inputs with typical sizes."""
+        columns = [int(d) for d in np.flatnonzero(varying(X)) if d not in places]
+        at, own = X[:, columns], sizes[columns]
+        if places:
+            there = EARTH_RADIUS * np.asarray(on_unit_sphere(X[:, list(places)]))
+            around = np.sqrt(np.sum(np.var(there, axis=0)) / 2)  # as of a plane that touches there
+            at, own = np.hstack([there, at]), np.append(np.full(3, around), own)
+        return cls(at, own, tuple(columns), places)
+
+    @property
+    def lengths(self) -> int:
+        """Number of length-scales; coordinates of a place share the first."""
+        return len(self.columns) + bool(self.places)
+
+    @property
+    def are_few(self) -> bool:
+        """Whether rows are places, or places and times."""
+        return len(self.columns) + len(self.places) <= _FEW_INPUTS
+
+    def kernel(self, kernel: Callable[..., Any], lengthscale: Any, **settings: Any) -> Kernel:
+        """A kernel of all columns."""
+        if not self.places:
+            return kernel(lengthscale=lengthscale, **settings)
+        first, *others = np.atleast_1d(lengthscale)
+        on_globe = OnSphere(kernel(lengthscale=first, **settings)).on(*self.places)
+        return Metric(on_globe, OtherColumns(self.columns, others)) if others else on_globe
+
+
 class _Contest(NamedTuple):
     """What candidates compete for."""
 
     rows: RowBlock  # in typical sizes, centred
     law: Law | None  # of counts or classes; None of functions and noise
-    columns: Int[np.ndarray, "D"]  # of the inputs that vary
-    middle: Float[np.ndarray, "D"]  # their means
-    sizes: Float[np.ndarray, "D"]  # typical ones
+    space: _Coordinates
+    middle: Float[np.ndarray, "E"]  # means of the coordinates
     families: tuple[str, ...] = tuple(FAMILIES)  # of the candidates
     size: int = _ROWS  # number of rows that they compete on
 
@@ -90,16 +130,18 @@ class _Contest(NamedTuple):
         """Logarithms of typical values: length-scales, the variance, the law's own."""
         distance = np.log(median_distance(self.rows.X, self.rows.weights))
         own = [np.log(NOISE)] if self.law is None else [0.0] * self.law.has_parameter
-        return np.concatenate([np.full(self.rows.X.shape[1], distance), [0.0], own])
+        return np.concatenate([np.full(self.space.lengths, distance), [0.0], own])
 
     @property
-    def log_units(self) -> Float[np.ndarray, "D"]:
+    def log_units(self) -> Float[np.ndarray, "E"]:
         """Logarithms of the inputs' sizes over their geometric mean."""
-        return np.log(self.sizes) - np.mean(np.log(self.sizes))
+        return np.log(self.space.sizes) - np.mean(np.log(self.space.sizes))
 
 
 @one_blas_thread()
-def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelChoice | None:
+def usual_kernel(
+    data: Data, likelihood: Likelihood, scale: Scales, places: tuple[int, ...] = ()
+) -> KernelChoice | None:
     """The kernel whose evidence is highest on a sample of merged rows.
 
     An RBF with one length-scale an input, unless another is two nats ahead of it: Matérn kernels
@@ -110,16 +152,15 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
     None where rows are few, where targets are neither a function and noise nor counts nor classes,
     where classes keep the RBF, and where no evidence can be had.
     """
-    contest = _contest(data, likelihood, scale)
+    contest = _contest(data, likelihood, scale, places)
     if contest is None:
         return None
-    rows, columns, middle, sizes = contest.rows, contest.columns, contest.middle, contest.sizes
-    spread, inputs = float(scale.latent[0]), len(columns)
-    seen, weights = data.X[:, columns], rows.weights
+    rows, space, middle, sizes = contest.rows, contest.space, contest.middle, contest.space.sizes
+    spread, inputs = float(scale.latent[0]), space.lengths
     is_of_classes = len(contest.families) == 1
     chosen = sample(contest)
-    near = len(chosen) > 1 and inputs <= _FEW_INPUTS
-    warping, bent = None if near else _of_long_tails(seen, weights), rows
+    near, bent = len(chosen) > 1 and space.are_few, rows
+    warping = None if near or places else _of_long_tails(space.X, rows.weights)
     if is_of_classes and warping is None:
         return None
     optima = _optima(contest, rows.blocks(chosen))
@@ -129,7 +170,7 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
     base = next((o for o in optima if o.candidate == usual), optima[0])
     best = optima[0] if optima[0].log_evidence > base.log_evidence + _MARGIN else base
     if warping is not None:
-        bent = rows._replace(X=(_between_knots(warping, seen) - middle) / sizes)
+        bent = rows._replace(X=(_between_knots(warping, space.X) - middle) / sizes)
         others = [
             found._replace(candidate=found.candidate._replace(of_scores=True))
             for found in _optima(contest, bent.blocks(chosen))
@@ -142,22 +183,23 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
     start = np.round(best.logarithms, 1)  # the same whatever the last digits of the rows
     if is_of_classes:
         start = np.append(contest.typical[:number] + np.log(family.longer), 0.0)
-    unit = sizes if number == inputs else np.exp(np.mean(np.log(sizes)))
+    unit = sizes[-inputs:] if number == inputs else np.exp(np.mean(np.log(sizes)))
     settings = {
         "lengthscale": np.exp(start[:number]) * unit,
         "variance": spread**2 * np.exp(start[number]),
     }
     if family.is_mixture:
         settings["mixing"] = np.exp(np.round(best.logarithms[-1], 1))
-    kernel = family.kernel(**settings)
+    kernel = space.kernel(family.kernel, **settings)
     if warping is not None and best.candidate.of_scores:
         kernel = eqx.tree_at(lambda k: k.kernel, warping, kernel)
-    kernel = kernel.on(*columns.tolist()) if inputs < data.X.shape[1] else kernel
+    if not places and inputs < data.X.shape[1]:
+        kernel = kernel.on(*space.columns)
     optima = sorted(optima, key=attrgetter("log_evidence"), reverse=True)
     evidences = {o.candidate.words(inputs): o.log_evidence for o in optima}
     counted = sum(map(len, chosen))
     wider = 1.0
-    if isinstance(likelihood, Gaussian) and counted == len(rows.y):
+    if isinstance(likelihood, Gaussian) and not places and counted == len(rows.y):
         of_best = bent if best.candidate.of_scores else rows
         wider = widening(
             best, of_best if number == inputs else _alike([of_best], contest.log_units)[0]
@@ -188,18 +230,20 @@ def law_of_counts(data: Data) -> tuple[Literal["poisson", "negative-binomial"], 
     return "negative-binomial", (f"Likelihood: a negative binomial's, {ahead} {by}.",)
 
 
-def _contest(data: Data, likelihood: Likelihood, scale: Scales) -> _Contest | None:
+def _contest(
+    data: Data, likelihood: Likelihood, scale: Scales, places: tuple[int, ...] = ()
+) -> _Contest | None:
     """Rows and their law.
 
     None of few or constant rows, and of targets whose evidence is not known here.
     """
-    columns = np.flatnonzero(varying(data.X))
-    if data.size < FEWEST_ROWS or not columns.size:
+    space = _Coordinates.of(data.X, scale.inputs, places)
+    if data.size < FEWEST_ROWS or not np.any(varying(space.X)):
         return None
     weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
-    middle = np.average(data.X[:, columns], axis=0, weights=weights)
-    spread, sizes = float(scale.latent[0]), scale.inputs[columns]
-    X, law, of_rows = (data.X[:, columns] - middle) / sizes, None, np.ones(data.size)
+    middle = np.average(space.X, axis=0, weights=weights)
+    spread = float(scale.latent[0])
+    X, law, of_rows = (space.X - middle) / space.sizes, None, np.ones(data.size)
     is_of_classes = isinstance(likelihood, BinaryResponse | ClassLikelihood)
     if is_of_classes:
         labels = np.asarray(data.y, int)
@@ -213,7 +257,7 @@ def _contest(data: Data, likelihood: Likelihood, scale: Scales) -> _Contest | No
         of_rows = np.asarray(next(iter(data.side_information.values()), of_rows))
     if y is None or not np.ptp(y) > 0:
         return None
-    contest = _Contest(RowBlock(X, y, weights, of_rows), law, columns, middle, sizes)
+    contest = _Contest(RowBlock(X, y, weights, of_rows), law, space, middle)
     return contest._replace(families=("RBF",), size=_MORE_ROWS) if is_of_classes else contest
 
 
@@ -256,7 +300,8 @@ def _optima(contest: _Contest, blocks: Sequence[RowBlock]) -> list[Optimum]:
 
     The search of the RBF starts at typical values.
     """
-    inputs, law, typical = len(contest.columns), contest.law, contest.typical
+    space, law, typical = contest.space, contest.law, contest.typical
+    inputs = space.lengths
     usual = KernelShape("RBF", inputs)
     base = optimum(usual, blocks, typical, _ITERATIONS, law)
     rough = typical.copy()
@@ -269,12 +314,12 @@ def _optima(contest: _Contest, blocks: Sequence[RowBlock]) -> list[Optimum]:
     for name in contest.families:
         family = FAMILIES[name]
         # Nearest rows do not screen off the others under a mixture of length-scales.
-        if name != "RBF" and not (family.is_mixture and len(blocks) > 1 and inputs <= _FEW_INPUTS):
+        if name != "RBF" and not (family.is_mixture and len(blocks) > 1 and space.are_few):
             first = base.logarithms.copy()
             first[:inputs] += np.log(family.longer)
             first = np.append(first, 0.0) if family.is_mixture else first
             optima.append(optimum(KernelShape(name, inputs), blocks, first, law=law))
-    if inputs > 1 and len(contest.families) > 1:
+    if inputs > 1 and len(contest.families) > 1 and not space.places:
         best = max(optima, key=attrgetter("log_evidence"))
         first = np.append(best.log_lengthscales.mean(), best.logarithms[inputs:])
         alike = _alike(blocks, contest.log_units)
@@ -336,12 +381,11 @@ def sample(contest: _Contest) -> list[Int[np.ndarray, "chosen"]]:
     same rows for the same data.
     """
     real, most = np.flatnonzero(contest.rows.weights > 0), contest.size
-    X = contest.rows.X[real]
-    number, inputs = X.shape
+    X, few = contest.rows.X[real], contest.space.are_few
+    number = len(X)
     if number <= most:
         return [real]
     generator = np.random.default_rng(0)
-    few = inputs <= _FEW_INPUTS
     many = number > 2 * most if few else number > _MANY_ROWS and len(contest.families) > 1
     chosen = [generator.choice(number, most // 2 if few and many else most, replace=False)]
     patches, size = _PATCHES[few]

@@ -14,6 +14,7 @@ from latentgp.kernels.effects import (
     has_effects,
 )
 from latentgp.kernels.functionals import Functionals
+from latentgp.kernels.metric import Metric, OtherColumns
 from latentgp.kernels.per_latent import LatentKernel, OwnKernels, PerLatent
 from latentgp.kernels.precomputed import Precomputed, is_tabulated
 from latentgp.kernels.sphere import OnSphere
@@ -51,8 +52,10 @@ __all__ = [
     "Matern32",
     "Matern52",
     "MaternHalfInteger",
+    "Metric",
     "MultipleMembership",
     "OnSphere",
+    "OtherColumns",
     "OwnKernels",
     "PerLatent",
     "PerLatentSum",

@@ -171,7 +171,8 @@ class Scaled(Kernel):
         return f"{as_code(self.scale)} * {_written(self.kernel, Sum, Product, Scaled)}"
 
 
-def _columns(dimensions: Any) -> tuple[int, ...]:
+def as_columns(dimensions: Any) -> tuple[int, ...]:
+    """Numbers of columns; InputError of what is none."""
     try:
         return tuple(map(operator.index, dimensions))
     except TypeError:
@@ -190,7 +191,7 @@ class ActiveDimensions(SeesColumns, Kernel):
     """
 
     kernel: Kernel
-    dimensions: tuple[int, ...] = eqx.field(static=True, converter=_columns)
+    dimensions: tuple[int, ...] = eqx.field(static=True, converter=as_columns)
 
     def __check_init__(self) -> None:
         d = self.dimensions

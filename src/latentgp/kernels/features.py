@@ -17,6 +17,7 @@ from latentgp.kernels import stationary
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum, contains
 from latentgp.kernels.directions import DirectionKind, Directions, draw_directions
 from latentgp.kernels.dot_product import ArcCosine, Linear, White
+from latentgp.kernels.metric import Metric
 from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import Stationary
 from latentgp.kernels.warping import InputWarping
@@ -256,6 +257,11 @@ def _(kernel: OnSphere, inputs: int) -> list[RandomPart]:
 
 
 @random_parts.register
+def _(kernel: Metric, inputs: int) -> list[RandomPart]:
+    return random_parts(kernel.kernel, 3 + len(kernel.others.dimensions))
+
+
+@random_parts.register
 def _(kernel: White, inputs: int) -> list[RandomPart]:
     return [RandomPart(inputs, 1)]
 
@@ -307,6 +313,13 @@ def _(kernel: Stationary, spectra: Iterator[Spectrum], centre: Float[Array, "#D"
 def _(kernel: OnSphere, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
     own = centre if len(centre) == 1 else kernel.place(centre[None])[0]
     return _elsewhere(_features(kernel.kernel, spectra, own), kernel.place)
+
+
+@_features.register
+def _(kernel: Metric, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
+    own = centre if len(centre) == 1 else kernel.place(centre[None])[0]
+    unit = eqx.tree_at(lambda k: k.lengthscale, kernel.kernel, jnp.ones(()))
+    return _elsewhere(_features(unit, spectra, own), kernel.place)
 
 
 @_features.register

@@ -8,7 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from latentgp.errors import InputError, check_choices, check_ranges
 from latentgp.hyperparameters.base import ChangesUnits
@@ -87,16 +87,21 @@ class OnSphere(ChangesUnits, Kernel):
         return self.gram(x[None], z[None])[0, 0]
 
     def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        return self.kernel.variance * self.kernel.correlation(self.squared_distances(X, Z))
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        return self.kernel.diagonal(X)
+
+    def squared_distances(
+        self, X: Float[Array, "N D"], Z: Float[Array, "M D"]
+    ) -> Float[Array, "N M"]:
+        """Squares of distances between rows of X and rows of Z, in length-scales."""
         A, B = on_unit_sphere(X)[:, None], on_unit_sphere(Z)[None]
         squared = _norm(A - B)
         if self.distance == "great-circle":
             # The angle by both, as an arc sine loses half its digits at antipodes.
             squared = (2 * jnp.arctan2(distance(squared), distance(_norm(A + B)))) ** 2
-        scale = self.radius / self.kernel.lengthscale.reshape(())
-        return self.kernel.variance * self.kernel.correlation(squared * scale**2)
-
-    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        return self.kernel.diagonal(X)
+        return squared * (self.radius / self.kernel.lengthscale.reshape(())) ** 2
 
     def check_inputs(self, columns: int) -> None:
         if columns != 2:
@@ -106,16 +111,21 @@ class OnSphere(ChangesUnits, Kernel):
             )
 
     def check_points(self, X: Float[np.ndarray, "N D"]) -> None:
-        wrong = X[(np.abs(X[:, 1]) > 90) | (np.abs(X[:, 0]) > 360)]
+        wrong = X[~are_degrees(X)]
         if len(wrong):
             raise InputError(
                 "OnSphere reads longitude and latitude in degrees, in this order, got "
-                f"{wrong[0].tolist()}; latitudes are from -90 to 90, longitudes from -360 to 360."
+                f"{wrong[0].tolist()}; latitudes are from -90 to 90, longitudes from -540 to 540."
             )
 
     def place(self, X: Float[Array, "N D"]) -> Float[Array, "N 3"]:
         """Coordinates in space, in the units of the length-scale, from the centre of the sphere."""
         return self.radius * on_unit_sphere(X)
+
+
+def are_degrees(X: Float[np.ndarray, "*N D"]) -> Bool[np.ndarray, "*N"]:
+    """Whether points may be longitudes, counted on by half a turn at most, and latitudes."""
+    return np.all(np.abs(X) <= [540, 90], axis=-1)
 
 
 def on_unit_sphere(X: Float[Array, "*N D"]) -> Float[Array, "*N 3"]:

@@ -100,6 +100,10 @@ def test_what_is_refused():
             Gneiting(kernel, time)
     with pytest.raises(lgp.InputError, match="column 1 as time and among those of space"):
         Gneiting(lgp.Matern32().on(1, 2), TemporalDecay(1))
+    with pytest.raises(lgp.InputError, match=r"in degrees, in this order, got \[52.5, 113.4\]"):
+        Gneiting(OnSphere(lgp.Matern12(500.0)).on(1, 2), time).check_points(
+            np.array([[0.0, 52.5, 113.4]])
+        )
     for column in ("t", 1.5, -1, (0, 1)):
         with pytest.raises(lgp.InputError, match="reads one column, of time"):
             TemporalDecay(column)

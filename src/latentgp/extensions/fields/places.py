@@ -13,7 +13,7 @@ from latentgp.errors import InputError, in_a_line, refuse
 from latentgp.extensions.fields.response import check_count
 from latentgp.kernels.base import Kernel
 from latentgp.kernels.per_latent import LatentKernel, OwnKernels
-from latentgp.kernels.sphere import OnSphere, on_unit_sphere
+from latentgp.kernels.sphere import OnSphere, are_degrees, on_unit_sphere
 from latentgp.kernels.stationary import Stationary
 from latentgp.kernels.terms import terms_of
 from latentgp.rows.arrays import as_inputs, evenly
@@ -117,9 +117,9 @@ class MapGrid(NamedTuple):
 def as_places(X: Any, name: str, degrees: bool) -> Float[np.ndarray, "N D"]:
     """Places as an array; InputError of degrees that are none."""
     X = as_inputs(X, name)
-    if degrees and (X.shape[1] != 2 or np.any(np.abs(X) > [360, 90])):
+    if degrees and (X.shape[1] != 2 or not np.all(are_degrees(X))):
         raise InputError(
-            f"degrees=True reads two columns, longitudes from -360 to 360 and latitudes from -90 "
+            f"degrees=True reads two columns, longitudes from -540 to 540 and latitudes from -90 "
             f"to 90, but {name} has {X.shape[1]} and such as {np.abs(X).max(axis=0).tolist()}; "
             "give those of the places, in this order."
         )

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from latentgp.hyperparameters.base import parameters
 from latentgp.kernels import Kernel
 from latentgp.kernels.base import ActiveDimensions, Constant, Product, Scaled, Sum
+from latentgp.kernels.metric import Metric
 from latentgp.kernels.parts import parts_of
 from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import Stationary
@@ -56,6 +57,11 @@ def _(kernel: Stationary, X: Inputs, reference: Array) -> Array:
 @coordinates.register
 def _(kernel: OnSphere, X: Inputs, reference: Array) -> Array:
     return kernel.place(X) / kernel.kernel.lengthscale
+
+
+@coordinates.register
+def _(kernel: Metric, X: Inputs, reference: Array) -> Array:
+    return kernel.place(X)
 
 
 @coordinates.register

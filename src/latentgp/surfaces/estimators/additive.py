@@ -8,11 +8,9 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.choosing.kernels import KernelChoice, usual_kernel
 from latentgp.errors import InputError
 from latentgp.kernels import (
     RBF,
@@ -24,14 +22,16 @@ from latentgp.kernels import (
     Matern12,
     Matern32,
     Matern52,
+    Metric,
     MultipleMembership,
     OnSphere,
+    OtherColumns,
     Periodic,
     RationalQuadratic,
     SameGroup,
     ZeroAverage,
 )
-from latentgp.kernels.sphere import EARTH_RADIUS, on_unit_sphere
+from latentgp.kernels.sphere import EARTH_RADIUS
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ConstantMean, Mean, OffsetMean, PerLatentMean, ZeroMean
 from latentgp.modules import stored
@@ -60,20 +60,16 @@ _SHARE = 0.5  # of the latent function's spread that an effect of groups has at 
 class Smooth:
     """A Gaussian process of some columns: gp(x1, x2), s(x1, x2), te(x1, x2) or ti(x1, x2)."""
 
-    columns: tuple[int, ...]  # numbers of these
+    columns: tuple[int, ...]  # numbers of these; on the globe longitude and latitude first
     kernel: str = "rbf"  # one of `SMOOTH`
     period: float | None = None  # of a periodic kernel
     # the column of groups that each have a function of their own; None for one function
     by: int | None = None
-    # columns of an RBF that it is multiplied by
-    beside: tuple[int, ...] = dataclasses.field(default=(), repr=False)
     # columns whose product has the process as its coefficient
     times: tuple[int, ...] = dataclasses.field(default=(), repr=False)
     # "te" of a product of kernels of the columns, "ti" of those of zero average; "s" of one that
     # has a zero average itself
     function: str = dataclasses.field(default="gp", repr=False)
-    # one of `SMOOTH`, of the distance through the globe
-    on_globe: str = dataclasses.field(default="matern32", repr=False)
 
 
 @stored
@@ -156,28 +152,13 @@ class AdditiveTerms:
         others = others or [ZeroMean()] * (likelihood.latent_size - 1)
         return PerLatentMean(first, *others)
 
-    def with_best_family(
-        self, data: Data, likelihood: Likelihood, scale: Scales
-    ) -> tuple[AdditiveTerms, KernelChoice | None]:
-        """The same with the kernel on the globe whose family has most evidence in space; and which.
-
-        Itself where there is no such choice.
-        """
+    @property
+    def on_globe(self) -> tuple[int, ...]:
+        """Columns of longitude and latitude, of one function of all inputs alone; else none."""
         term = self.smooth[0] if len(self.smooth) == 1 else Smooth(())
-        if term != Smooth(term.columns, "globe", beside=term.beside):
-            return self, None
-        if self.linear or self.groups or self.kernel is not None:
-            return self, None
-        in_space = EARTH_RADIUS * np.asarray(on_unit_sphere(data.X[:, list(term.columns)]))
-        X = np.column_stack([in_space, data.X[:, list(term.beside)]])
-        there = eqx.tree_at(lambda d: d.X, data, X)
-        found = usual_kernel(there, likelihood, scale._replace(inputs=np.std(X, axis=0)))
-        names = {own: name for name, own in SMOOTH.items()}
-        chosen: Any = None if found is None else found.kernel
-        name = names.get(type(getattr(chosen, "kernel", chosen)))
-        if name is None:
-            return self, None
-        return dataclasses.replace(self, smooth=(dataclasses.replace(term, on_globe=name),)), found
+        others = self.linear or self.groups or self.offsets or self.kernel is not None
+        alone = self.has_level and not others and term == Smooth(term.columns, "globe")
+        return term.columns[:2] if alone else ()
 
     @property
     def has_level(self) -> bool:
@@ -235,13 +216,12 @@ def _smooth(term: Smooth, data: Data, scale: Scales, latent: float) -> Kernel:
         period = float(spread[0]) if term.period is None else term.period
         settings |= {"lengthscale": 1.0, "period": period}
     if term.kernel == "globe":  # of longitude and latitude, a length-scale in kilometres
-        degrees = float(np.mean(lengthscale))
-        settings["lengthscale"] = EARTH_RADIUS * np.radians(degrees)
-        settings = {"kernel": SMOOTH[term.on_globe](**settings)}
-    kernel = SMOOTH[term.kernel](**settings).on(*columns)
-    if term.beside:
-        kernel = kernel * _smooth(Smooth(term.beside), data, scale, 1.0)
-    return _beside(term, kernel)
+        settings["lengthscale"] = EARTH_RADIUS * np.radians(np.mean(lengthscale[:2]))
+        kernel: Any = OnSphere(Matern32(**settings)).on(*columns[:2])
+        if others := tuple(columns[2:]):
+            kernel = Metric(kernel, OtherColumns(others, lengthscale[2:]))
+        return _beside(term, kernel)
+    return _beside(term, SMOOTH[term.kernel](**settings).on(*columns))
 
 
 def _beside(term: Smooth, kernel: Kernel) -> Kernel:

@@ -244,15 +244,12 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         own, plain = self._own_representation(), kernel is None and self.depth == 1
         self.kernel_choice_ = None
         searched = isinstance(self.method, str) and self.learn_hyperparameters
-        terms = kernel if isinstance(kernel, AdditiveTerms) else None
-        by_evidence = terms or (plain and own is None)
+        on_globe = kernel.on_globe if isinstance(kernel, AdditiveTerms) else ()
+        by_evidence = bool(on_globe) or (plain and own is None)
         if searched and by_evidence and leaves_time(self.max_seconds, merged.size):
             scale = scales(LatentGP(RBF(), likelihood, mean), merged)
-            if terms:
-                kernel, self.kernel_choice_ = terms.with_best_family(merged, likelihood, scale)
-            else:
-                self.kernel_choice_ = usual_kernel(merged, likelihood, scale)
-                kernel = None if self.kernel_choice_ is None else self.kernel_choice_.kernel
+            self.kernel_choice_ = usual_kernel(merged, likelihood, scale, on_globe)
+            kernel = kernel if self.kernel_choice_ is None else self.kernel_choice_.kernel
         model = starting_model(merged, likelihood, mean, kernel)
         if self.depth != 1:
             if kernel is not None or n_inducing is not None or self.representation is not None:

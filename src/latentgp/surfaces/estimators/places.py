@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
+from latentgp.kernels.sphere import are_degrees
 from latentgp.modules import stored_as
 
 _LONGITUDE = "longitude", "lon", "long", "lng", "decimallongitude"
@@ -125,7 +126,7 @@ def placed(frame: Any, globe: bool | None = None) -> tuple[Any, PlaceColumns, li
         raise InputError("no row has a geometry: give points or areas to at least one")
     unit = "" if crs is None else f", in {crs.axis_info[0].unit_name}s"
     system = "without a coordinate system" if crs is None else f"in {crs.name}"
-    degrees = within_degrees(known)
+    degrees = bool(np.all(are_degrees(known)))
     if (geographic or globe) and not degrees:
         raise InputError(
             f"the geometry {system} is taken as degrees but has {known[0].tolist()}: declare the "
@@ -175,14 +176,14 @@ def guessed(
                 "globe=True needs one column of longitudes and one of latitudes, named lon and "
                 "lat, say: rename them, or pass a GeoDataFrame"
             )
-        return None, []
+        return None, [note for n in pair[0] for note in _across(names[n], X[:, n])]
     first, second = pair[0][0], pair[1][0]
     columns = names[first], names[second]
-    if not within_degrees(X[:, [first, second]]):
+    if not np.all(are_degrees(X[:, [first, second]])):
         if globe:
             raise InputError(
                 f"globe=True, but {columns[0]} and {columns[1]} are not within degrees: give "
-                "longitudes from -180 to 360 and latitudes from -90 to 90"
+                "longitudes from -540 to 540 and latitudes from -90 to 90"
             )
         said = "are called degrees but are not within them: taken as a plane (guessed)"
         return None, [f"{columns[0]}, {columns[1]} {said}"]
@@ -191,10 +192,16 @@ def guessed(
     return PlaceColumns(columns, True, _WGS84), [words]
 
 
-def within_degrees(points: Float[np.ndarray, "N 2"]) -> bool:
-    """Whether all points may be longitudes and latitudes."""
-    east, north = points[:, 0], points[:, 1]
-    return bool(np.all((east >= -180) & (east <= 360) & (np.abs(north) <= 90)))
+def _across(name: str, longitude: Float[np.ndarray, "N"]) -> list[str]:
+    """A note where longitudes are farther apart as numbers than on the globe, by half at least."""
+    around = np.unique(longitude % 360)
+    arc = 360 - np.max(np.diff(around, append=around[0] + 360))
+    if np.max(np.abs(longitude)) > 540 or np.ptp(longitude) <= 1.5 * arc:
+        return []
+    return [
+        f"{name}: on a line, where {longitude.min():g} is far from {longitude.max():g} (guessed); "
+        "write longitudes on from 180, as 181 for -179, if they are near"
+    ]
 
 
 def points_of(frame: Any) -> tuple[Float[np.ndarray, "N 2"], list[str]]:

@@ -69,8 +69,8 @@ def with_terms(
     smooth = (Smooth(others, kernel or "rbf"),) if others and whole else ()
     if on_globe and names is not None and places is not None:
         own = places.among(names)
-        beside = tuple(column for column in others if column not in own)
-        smooth = (Smooth(own, "globe", beside=beside),)
+        beside = (column for column in others if column not in own)
+        smooth = (Smooth((*own, *beside), "globe"),)
     return AdditiveTerms(linear, smooth, of_groups)
 
 

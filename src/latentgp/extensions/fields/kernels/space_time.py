@@ -7,6 +7,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float
 from numpyro.distributions import Distribution, LogNormal, constraints
 
@@ -184,6 +185,9 @@ class Gneiting(Kernel):
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
         return self.space.diagonal(X)
+
+    def check_points(self, X: Float[np.ndarray, "N D"]) -> None:
+        self.space.kernel.check_points(self.space.select(X))
 
     def _decay(self, coordinates: int) -> Float[Array, ""]:
         """Power of T at distance zero."""
