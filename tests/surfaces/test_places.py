@@ -204,6 +204,21 @@ class TestNames:
         np.testing.assert_allclose(one.predict(other), one.predict(across), atol=1e-8)
         np.testing.assert_allclose(two.predict(across), one.predict(across), atol=1e-5)
 
+    def test_the_date_line_and_the_poles_are_places_like_others(self):
+        """With rows there twice, as 180 and as -180, and at a pole with any longitude."""
+        where = NAMED.assign(lon=18 * LON - 180, lat=9 * LAT - 450)
+        where.loc[:7, "lon"], where.loc[:7, "lat"] = (
+            [180, -180] * 4,
+            [5, 5, 40, 40, 90, 90, -90, -90],
+        )
+        where["y"] = np.sin(np.radians(where["lat"])) + 0.1 * DEPTH
+        model = fitted(where)
+        for lat, turned in ((5.0, 360.0), (40.0, 360.0), (90.0, 77.0), (-90.0, 123.0)):
+            here = pd.DataFrame({"lon": [-180.0, turned - 180.0], "lat": lat, "depth": 0.0})
+            found = model.predict(here)
+            np.testing.assert_allclose(found.iloc[0], found.iloc[1], rtol=1e-9)
+        np.testing.assert_allclose(model.predict(where)["mean"], where["y"], atol=0.4)
+
     def test_one_latitude_across_180_degrees_is_said(self):
         """A latitude that is constant is no input, and longitudes are on a line."""
         parallel = NAMED.assign(lat=0.0, lon=(LON + 170 + 180) % 360 - 180)

@@ -130,8 +130,11 @@ def parts_apart(kernel: Kernel, X: Inputs) -> tuple[Kernel, ...]:
 def varies_apart(kernel: Kernel, X: Inputs) -> bool:
     """Whether length-scales are of different columns, in sums, products or otherwise.
 
-    What is near in scaled inputs may then be less correlated than what is not.
+    What is near in scaled inputs may then be less correlated than what is not, but not where they
+    have one distance.
     """
+    if isinstance(kernel, Metric):
+        return False
     lengths = (info for info in parameters(kernel).values() if info.role == "lengthscale")
     return len({info.dimensions for info in lengths}) > 1 or len(parts_apart(kernel, X)) > 0
 
