@@ -42,6 +42,16 @@ class OtherColumns(SeesColumns):
         return points[..., np.array(self.dimensions)] / self.lengthscale
 
 
+def _on_globe(kernel: Any) -> ActiveDimensions:
+    inner = kernel.kernel if isinstance(kernel, ActiveDimensions) else None
+    if not (isinstance(inner, OnSphere) and inner.distance == "chord"):
+        raise InputError(
+            "Metric.space must be a kernel on the globe by the chord with the columns of "
+            f"longitude and latitude, such as OnSphere(Matern32(500.0)).on(0, 1), got {kernel!r}."
+        )
+    return kernel
+
+
 class Metric(Kernel):
     """Kernel of one distance in all inputs: that of places on the globe, and of others beside it.
 
@@ -71,18 +81,11 @@ class Metric(Kernel):
         True
     """
 
-    space: ActiveDimensions
+    space: ActiveDimensions = eqx.field(converter=_on_globe)
     others: OtherColumns
 
     def __check_init__(self) -> None:
-        own: Any = self.space
-        chord = getattr(getattr(own, "kernel", None), "distance", None) == "chord"
-        if not (isinstance(own, ActiveDimensions) and isinstance(own.kernel, OnSphere) and chord):
-            raise InputError(
-                "Metric.space must be a kernel on the globe by the chord with the columns of "
-                f"longitude and latitude, such as OnSphere(Matern32(500.0)).on(0, 1), got {own!r}."
-            )
-        if twice := {*own.dimensions} & {*self.others.dimensions}:
+        if twice := {*self.space.dimensions} & {*self.others.dimensions}:
             raise InputError(
                 f"Metric has column {min(twice)} among places and others; leave it out of one."
             )
