@@ -58,8 +58,8 @@ class KernelChoice:
     # of all candidates in nats, by name, the best first; with log priors
     log_evidences: dict[str, float]
     rows: int  # number of rows of the sample
-    # factor of predictive variances at the most probable hyper-parameters, see `widening`; one of
-    # more rows than are in a sample, and of other noise than Gaussian
+    # times that predictive variances at the most probable hyper-parameters are too small, see
+    # `widening`; 1 of more than 200 rows, and where noise is not Gaussian
     widening: float = 1.0
 
     @property
@@ -92,7 +92,8 @@ class _Coordinates(NamedTuple):
         at, own = X[:, columns], sizes[columns]
         if places:
             there = EARTH_RADIUS * np.asarray(on_unit_sphere(X[:, list(places)]))
-            around = np.sqrt(np.sum(np.var(there, axis=0)) / 2)  # as of a plane that touches there
+            # As of a plane that touches there; of one place any size will do.
+            around = np.sqrt(np.sum(np.var(there, axis=0)) / 2) or 1.0
             at, own = np.hstack([there, at]), np.append(np.full(3, around), own)
         return cls(at, own, tuple(columns), places)
 

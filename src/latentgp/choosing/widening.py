@@ -1,4 +1,4 @@
-"""Factor by which predictive variances of few rows fall short, in NumPy."""
+"""How far predictive variances of few rows fall short, in NumPy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ITERATIONS = 200
 
 
 def widening(found: Optimum, rows: RowBlock) -> float:
-    """Factor of predictive variances for unknown hyper-parameters and for what rows show.
+    """Factor that predictive variances lack, for unknown hyper-parameters and for what rows show.
 
     Each row is predicted from all others with Gaussian noise (Rasmussen & Williams 2006, 5.12), at
     the most probable hyper-parameters and averaged over draws of the normal law around these, with

@@ -172,15 +172,33 @@ class Scaled(Kernel):
 
 
 def as_columns(dimensions: Any) -> tuple[int, ...]:
-    """Numbers of columns; InputError of what is none."""
+    """Numbers of columns; InputError of what is none, of no column, and of one named twice."""
     try:
-        return tuple(map(operator.index, dimensions))
+        found = tuple(map(operator.index, dimensions))
     except TypeError:
         named = dimensions if isinstance(dimensions, str) else tuple(dimensions)
         raise InputError(
             f"A kernel knows the input columns by their numbers from 0, got {named!r}; give whole "
             'numbers, such as list(table.columns).index("age") for the column of that name.'
         ) from None
+    if not found or min(found) < 0 or len(set(found)) != len(found):
+        raise InputError(
+            f"Active dimensions must be distinct columns counted from 0, got {found}; "
+            "name each column once."
+        )
+    return found
+
+
+def at_columns(
+    points: Float[Array, "*N D"], dimensions: tuple[int, ...]
+) -> Float[Array, "*N columns"]:
+    """Some columns of the inputs; InputError of one that they do not have."""
+    if max(dimensions) >= points.shape[-1]:
+        raise InputError(
+            f"The kernel looks at column {max(dimensions)} but the inputs have "
+            f"{points.shape[-1]} columns, counted from 0; name columns that exist."
+        )
+    return points[..., np.array(dimensions)]
 
 
 class ActiveDimensions(SeesColumns, Kernel):
@@ -192,14 +210,6 @@ class ActiveDimensions(SeesColumns, Kernel):
 
     kernel: Kernel
     dimensions: tuple[int, ...] = eqx.field(static=True, converter=as_columns)
-
-    def __check_init__(self) -> None:
-        d = self.dimensions
-        if not d or min(d) < 0 or len(set(d)) != len(d):
-            raise InputError(
-                f"Active dimensions must be distinct columns counted from 0, got {d}; "
-                "name each column once."
-            )
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
         return self.kernel(self.select(x), self.select(z))
@@ -216,12 +226,7 @@ class ActiveDimensions(SeesColumns, Kernel):
 
     def select(self, points: Float[Array, "*N D"]) -> Float[Array, "*N columns"]:
         """Columns of the inputs that the kernel uses."""
-        if max(self.dimensions) >= points.shape[-1]:
-            raise InputError(
-                f"The kernel looks at column {max(self.dimensions)} but the inputs have "
-                f"{points.shape[-1]} columns, counted from 0; name columns that exist."
-            )
-        return points[..., np.array(self.dimensions)]
+        return at_columns(points, self.dimensions)
 
 
 def _written(kernel: Kernel, *bracketed: type[Kernel]) -> str:

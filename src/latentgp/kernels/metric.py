@@ -13,7 +13,7 @@ from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
 from latentgp.hyperparameters.base import SeesColumns, parameter
-from latentgp.kernels.base import ActiveDimensions, Kernel, as_columns
+from latentgp.kernels.base import ActiveDimensions, Kernel, as_columns, at_columns
 from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import Stationary
 from latentgp.typing import Array, PerColumn
@@ -39,7 +39,7 @@ class OtherColumns(SeesColumns):
 
     def embed(self, points: Float[Array, "*N D"]) -> Float[Array, "*N E"]:
         """The columns in length-scales."""
-        return points[..., np.array(self.dimensions)] / self.lengthscale
+        return at_columns(points, self.dimensions) / self.lengthscale
 
 
 def _on_globe(kernel: Any) -> ActiveDimensions:

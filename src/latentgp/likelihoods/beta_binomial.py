@@ -90,10 +90,11 @@ class BetaBinomial(TrialsLikelihood):
                 more = (j < count) & (j < n)
                 return j + 1, log_term, total + jnp.where(more, jnp.exp(log_term), 0.0)
 
-            last = jnp.max(jnp.minimum(count, n))
+            last = jnp.nanmax(jnp.minimum(count, n))
             start = jnp.zeros((), first.dtype), first, jnp.exp(first)
             total = jax.lax.while_loop(lambda state: state[0] < last, add, start)[2]
-            return jnp.where(count < 0, 0.0, jnp.where(count < n, jnp.minimum(total, 1.0), 1.0))
+            known = jnp.where(count < n, jnp.minimum(total, 1.0), jnp.where(count >= n, 1.0, count))
+            return jnp.where(count < 0, 0.0, known)
 
         return expectation(at_nodes, *marginals, prediction_nodes(1))
 

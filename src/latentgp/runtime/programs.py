@@ -21,7 +21,8 @@ class Program:
 
     What runs for milliseconds is compiled by the quicker of XLA's code generators; with more
     rows, or inside another program, which has the options of its own, it is `jax.jit`. Arguments
-    are given by position; `static_argnums` are those that are no arrays, `most_rows` are few.
+    are given by position; `static_argnums` are those that are no arrays, `most_rows` the most rows
+    that the quicker one takes.
 
     Example:
         >>> import numpy as np

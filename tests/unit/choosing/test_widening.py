@@ -69,29 +69,24 @@ def test_is_less_the_more_rows_there_are():
 
 
 class TestOfAnEstimator:
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(25, 4))
-    y = X[:, 0] + rng.normal(size=25)
+    X = np.random.default_rng(1).normal(size=(25, 4))
+    y = X[:, 0] + np.random.default_rng(2).normal(size=25)
 
     def fitted(self, **settings):
         return lgp.GPRegressor(random_state=0, **settings).fit(self.X, self.y)
 
-    def test_deviations_are_wider_and_means_the_same(self):
+    def test_deviations_that_are_too_small_are_told(self):
         own = self.fitted()
-        held = self.fitted(priors={})  # which changes no prior
         factor = own.kernel_choice_.widening
-        assert factor > 1.02
-        mean, std = own.predict(self.X[:5] + 0.1, return_std=True)
-        other, narrow = held.predict(self.X[:5] + 0.1, return_std=True)
-        np.testing.assert_allclose(mean, other, rtol=1e-6)
-        np.testing.assert_allclose(std, np.sqrt(factor) * narrow, rtol=1e-6)
+        assert factor > 1.2
         (note,) = [n for n in own.diagnostics_.remarks if "Standard deviations are" in n]
-        assert f"{np.sqrt(factor):.2f} times" in note
+        assert f"about {np.sqrt(factor):.2f} times too small" in note
         assert "25 rows" in note
-        assert not [n for n in held.diagnostics_.remarks if "Standard deviations are" in n]
 
-    @pytest.mark.parametrize("settings", [{"priors": None}, {"kernel": lgp.RBF(np.ones(4))}])
-    def test_what_is_asked_for_stays(self, settings):
+    @pytest.mark.parametrize(
+        "settings", [{"priors": None}, {"kernel": lgp.RBF(np.ones(4))}, {"method": "exact"}]
+    )
+    def test_not_of_what_is_asked_for(self, settings):
         remarks = self.fitted(**settings).diagnostics_.remarks
         assert not [n for n in remarks if "Standard deviations are" in n]
 
@@ -99,15 +94,3 @@ class TestOfAnEstimator:
         own = lgp.GPRegressor(random_state=0).fit(self.X[:3], self.y[:3])
         assert "Deviations rest on the priors" in own.diagnostics_.verdict
         assert "of which there are 3" in own.diagnostics_.verdict
-
-    def test_further_rows_and_files_go_on(self, tmp_path):
-        own = self.fitted()
-        again = lgp.load(own.save(tmp_path / "model"))
-        for one, other in zip(
-            own.predict(self.X, return_std=True),
-            again.predict(self.X, return_std=True),
-            strict=True,
-        ):
-            np.testing.assert_array_equal(one, other)
-        loo = own.leave_one_out(self.X, self.y)
-        assert np.all(np.isfinite(loo.log_density))

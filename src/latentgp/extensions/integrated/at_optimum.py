@@ -29,7 +29,6 @@ from latentgp.site_inference.methods.at_optimum import at_optimum
 
 _DRAWS = 1 << 12
 _BELOW = 0.5  # nats below the optimum
-_CLOSE, _NEAR, _STEPS = 1e-3, 3.0, 5  # nats between which Newton's steps are made; their number
 
 
 @double_precision
@@ -44,8 +43,7 @@ def marginals_at_optimum(
 
     A normal law in the unconstrained coordinates, whose precision is minus the Hessian of the log
     evidence plus log prior (Rasmussen & Williams 2006, 5.2; MacKay 1999), by differences of
-    gradients: at least two evaluations for each hyper-parameter. Newton's steps lead to the optimum
-    from values nearby, such as variances that were widened. Rows and the method, one by sites,
+    gradients: at least two evaluations for each hyper-parameter. Rows and the method, one by sites,
     are those of the fit; priors are by path, None of a learned hyper-parameter without one.
 
     Raises:
@@ -57,19 +55,10 @@ def marginals_at_optimum(
     density = HyperparameterDensity(space, found, RunControl(time.perf_counter()))
     try:
         mode = density.mode()
-        left = _STEPS
-        while True:
-            axes, flat = axes_at_mode(density, mode)
-            below = 0.5 * float(np.sum((axes.T @ mode.gradient) ** 2))
-            left -= 1
-            if flat or not left or not _CLOSE < below < _NEAR:
-                break
-            (higher,) = density([mode.vector + axes @ (axes.T @ mode.gradient)])
-            if higher is None or higher.value <= mode.value:
-                break
-            mode = higher
+        axes, flat = axes_at_mode(density, mode)
     finally:
         density.run.close()
+    below = 0.5 * float(np.sum((axes.T @ mode.gradient) ** 2))
     if flat or below > _BELOW:
         why = (
             f"the density is flat in {flat} direction(s)"

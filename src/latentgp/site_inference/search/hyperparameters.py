@@ -215,7 +215,7 @@ class _Runs:
     # of short runs, and of those that go on with the same bound: evaluations by point
     _known: Any = dataclasses.field(default_factory=partial(defaultdict, dict))
     _opening_evaluations: int = _OPENING_EVALUATIONS
-    # of the bound in each hyper-parameter, a row, where a run on some levels ended
+    # of the bound in each hyper-parameter, a row, where a run on some levels ended, for the next
     _curvatures: HyperVector | None = None
 
     def one(
@@ -407,7 +407,7 @@ class _Runs:
 
         try:
             if self._curvatures is not None:
-                whole = data.total_weight * self._curvatures
+                whole, self._curvatures = data.total_weight * self._curvatures, None
                 sizes, unit = np.sqrt(np.maximum(whole, 1.0)), 1.0
             elif careful:  # a slope at the start, of order one unit from the end, is the curvature
                 first = self._search.replay(start, run, at_most)

@@ -31,7 +31,6 @@ from latentgp.choosing.registry import method_from_name, names_in_words
 from latentgp.errors import InputError, refuse, warn_user
 from latentgp.extension import verb
 from latentgp.extensions import answer
-from latentgp.hyperparameters.base import parameters, replace_unchecked
 from latentgp.hyperparameters.summary import lengthscales
 from latentgp.inference import fit
 from latentgp.kernels import RBF, Functionals, Kernel, LatentKernel, OwnKernels
@@ -97,6 +96,7 @@ if TYPE_CHECKING:
 # For messages about what belongs to a row.
 ROUTED = " (cross-validation: params={...} after sklearn.set_config(enable_metadata_routing=True))"
 # How Python, NumPy and pandas write what is missing.
+_NOTED = 1.05  # times that deviations are too small
 _MISSING = ("None", "nan", "NaT", "<NA>")
 
 
@@ -279,8 +279,9 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         if self.fixed_effects != "integrate":
             by = answer("greatest likelihood")(self.fixed_effects, apart)
         result = self._run(model, rows, method, by)
-        if plain and by is fit and likelihood.is_location and self._takes_usual_options():
-            result = self._widened(result, rows, method)
+        usual = self.method, self.hyperparameters, self.learn_hyperparameters, self.priors
+        if usual == ("auto", "optimise", True, "weak") and plain and by is fit and not self.frozen:
+            result = self._with_widths(result, rows.merged.size)
         of_kernel = [] if self.kernel_choice_ is None else [self.kernel_choice_.reason]
         result = result.noted([*notes, *of_kernel])
         self._keep(result, method, reason, centre, self.verbose)
@@ -289,42 +290,22 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             self.certificate_ = result.certify(self.certify, key=key, verbose=self.verbose)
         return self
 
-    def _takes_usual_options(self) -> bool:
-        """Whether hyper-parameters are at their most probable values under the weak priors."""
-        usual = SearchOptions()
-        names = "hyperparameters", "learn_hyperparameters", "priors", "frozen"
-        return all(getattr(self, name) == getattr(usual, name) for name in names)
+    def _with_widths(self, result: Fit, rows: int) -> Fit:
+        """The result with how far its deviations fall short by the choice of its kernel, if they do.
 
-    def _widened(self, result: Fit, rows: MergedRows, method: Method) -> Fit:
-        """The result of few rows with all variances times the factor of the choice of its kernel.
-
-        Means stay as they are. Of fewer rows than a choice needs that is noted alone.
+        Of fewer rows than a choice needs, that they rest on the priors.
         """
-        number = rows.merged.size
-        if number < FEWEST_ROWS:
-            few = (
-                f"Deviations rest on the priors more than on the rows, of which there are {number}."
-            )
+        if rows < FEWEST_ROWS:
+            few = f"Deviations rest on the priors more than on the rows, of which there are {rows}."
             return result.noted([few])
-        factor = 1.0 if self.kernel_choice_ is None else self.kernel_choice_.widening
-        if not factor > 1:
+        factor = 1.0 if self.kernel_choice_ is None else self.kernel_choice_.widening**0.5
+        if factor < _NOTED:
             return result
-        known = parameters(result.model)
-        scaled = {
-            path: factor * np.asarray(info.value)
-            for path, info in known.items()
-            if info.role in ("variance", "noise_variance")
-        }
-        model = replace_unchecked(result.model, scaled)
-        held = {"learn_hyperparameters": False, "restarts": 0, "callback": None, "verbose": 0}
-        wider = self._run(model, rows, method, **held)
-        same = {name: getattr(wider, name) for name in ("model", "posterior", "sites")}
         note = (
-            f"Standard deviations are {factor**0.5:.2f} times those at the most probable "
-            f"hyper-parameters, about which {number} rows say little: by averages over "
-            "others, and errors of rows left out."
+            f"Standard deviations are about {factor:.2f} times too small, as {rows} rows say little "
+            'of hyper-parameters that are taken for known; hyperparameters="integrate" does not.'
         )
-        return dataclasses.replace(result, **same).noted([note])
+        return result.noted([note])
 
     @interruptible
     def _update_model(self, data: Data, learn_hyperparameters: bool) -> Self:

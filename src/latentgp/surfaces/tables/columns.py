@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -215,7 +215,8 @@ class SeriesColumn:
     name: str  # the column
     labels: tuple[str, ...]  # in order; those that training never saw have further numbers
     noun: str = "series"  # what they are called
-    doubt: str = ""  # what levels look like instead, in words; empty if nothing
+    # what levels look like instead, in words; empty if nothing
+    doubt: str = field(default="", repr=False)
 
     @classmethod
     def of_levels(cls, values: pd.Series) -> SeriesColumn:

@@ -110,10 +110,13 @@ def _from_arrow(values: pd.Series) -> pd.Series:
     return found.set_axis(values.index).rename(values.name)
 
 
-def column_of(frame: pd.DataFrame, name: str) -> pd.Series:
-    """Give one column, with text trimmed and missing-value markers missing."""
+def column_of(frame: pd.DataFrame, name: str, *, learned: bool = False) -> pd.Series:
+    """Give one column, with text trimmed and missing-value markers missing.
+
+    Of a column whose kind is `learned` dashes are left as they are: they may be levels.
+    """
     column: Any = frame[name]  # names are unique, so it is a series
-    return with_markers_missing(column)
+    return with_markers_missing(column, among_numbers=not learned)
 
 
 def columns_of(frame: pd.DataFrame, names: Iterable[str], whose: str) -> pd.DataFrame:
@@ -167,10 +170,10 @@ def _is_textual(values: pd.Series) -> bool:
     return types.is_object_dtype(values.dtype) or types.is_string_dtype(values.dtype)
 
 
-def with_markers_missing(values: pd.Series) -> pd.Series:
+def with_markers_missing(values: pd.Series, *, among_numbers: bool = True) -> pd.Series:
     """Give the column with text trimmed and missing-value markers missing.
 
-    Among numbers dashes and the like are missing too.
+    Dashes and the like are missing too where all others are numbers, if that is asked.
     """
     if isinstance(values.dtype, pd.ArrowDtype):
         values = _from_arrow(values)
@@ -180,6 +183,8 @@ def with_markers_missing(values: pd.Series) -> pd.Series:
     if not _is_textual(values):
         return values
     read = pd.Series(_of_each(_trimmed, values), values.index, object, values.name)
+    if not among_numbers:
+        return read
     gaps = read.isin(GAPS_AMONG_NUMBERS)
     others = {str(value) for value in read.mask(gaps, None).dropna()} if gaps.any() else ()
     return read.mask(gaps, None) if are_numbers(others) else read

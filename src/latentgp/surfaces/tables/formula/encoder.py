@@ -239,8 +239,13 @@ class FormulaEncoder:
     def encode(self, frame: pd.DataFrame, tell: Tell = warn) -> NDArray[np.float64]:
         """Turn a table with the formula's columns into finite numbers, (N, D), or InputError."""
         frame = columns_of(frame, self.column_names, "of the formula")
-        numbers = {c.name: c.encode(column_of(frame, c.name), tell)[:, 0] for c in self.numbers}
-        levels = {c.name: c.encode(column_of(frame, c.name), tell) for c in self.levels}
+        numbers = {
+            c.name: c.encode(column_of(frame, c.name, learned=True), tell)[:, 0]
+            for c in self.numbers
+        }
+        levels = {
+            c.name: c.encode(column_of(frame, c.name, learned=True), tell) for c in self.levels
+        }
 
         column = _reader(numbers, levels)
 
