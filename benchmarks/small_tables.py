@@ -1,4 +1,4 @@
-"""Coverage and log density of held-out rows of small tables, and by the deviations that verdicts say.
+"""Coverage and log density of held-out rows of small tables, and by deviations that verdicts say.
 
     python benchmarks/small_tables.py FOLDER
 

@@ -191,9 +191,8 @@ def places() -> str:
         )
         + f"{table(heads, rows)}\n"
         + prose(
-            "On BCEF tree cover is one more input of the default's kernel. The default is "
-            "behind GPBoost on argo2016, where the kernel on the globe is a Matérn 3/2 and the "
-            "plane's, chosen by evidence, of order 1/2."
+            "On BCEF tree cover is one more input of the default's kernel. On argo2016 and jason3 "
+            "it is of one distance on the globe and in time, its family chosen by evidence."
         )
         + "Covariances of GPBoost are noise variance, variance and ranges, then effects:\n\n"
         + "\n".join(said)

@@ -18,8 +18,8 @@ from jaxtyping import Float, Int
 from latentgp.choosing.evidence import FAMILIES, NOISE, KernelShape, Optimum, RowBlock, optimum
 from latentgp.choosing.laplace import LAWS, Law, law_of
 from latentgp.choosing.widening import widening
-from latentgp.kernels import RBF, InputWarping, Kernel, Metric, OnSphere
-from latentgp.kernels.metric import OtherColumns
+from latentgp.kernels import RBF, InputWarping, Kernel
+from latentgp.kernels.metric import on_globe
 from latentgp.kernels.sphere import EARTH_RADIUS, on_unit_sphere
 from latentgp.likelihoods import Binomial, Gaussian, Likelihood, LogNegativeBinomial, Poisson
 from latentgp.likelihoods.bernoulli import BinaryResponse
@@ -112,8 +112,8 @@ class _Coordinates(NamedTuple):
         if not self.places:
             return kernel(lengthscale=lengthscale, **settings)
         first, *others = np.atleast_1d(lengthscale)
-        on_globe = OnSphere(kernel(lengthscale=first, **settings)).on(*self.places)
-        return Metric(on_globe, OtherColumns(self.columns, others)) if others else on_globe
+        own = kernel(lengthscale=first, **settings)
+        return on_globe(own, self.places, self.columns, np.asarray(others))
 
 
 class _Contest(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -42,7 +43,7 @@ class OtherColumns(SeesColumns):
         return at_columns(points, self.dimensions) / self.lengthscale
 
 
-def _on_globe(kernel: Any) -> ActiveDimensions:
+def _by_chord(kernel: Any) -> ActiveDimensions:
     inner = kernel.kernel if isinstance(kernel, ActiveDimensions) else None
     if not (isinstance(inner, OnSphere) and inner.distance == "chord"):
         raise InputError(
@@ -81,7 +82,7 @@ class Metric(Kernel):
         True
     """
 
-    space: ActiveDimensions = eqx.field(converter=_on_globe)
+    space: ActiveDimensions = eqx.field(converter=_by_chord)
     others: OtherColumns
 
     def __check_init__(self) -> None:
@@ -122,3 +123,14 @@ class Metric(Kernel):
         on_globe: Any = self.space.kernel
         at = on_globe.place(self.space.select(X)) / self.kernel.lengthscale
         return jnp.concatenate([at, self.others.embed(X)], axis=-1)
+
+
+def on_globe(
+    kernel: Stationary,
+    places: Sequence[int],
+    others: tuple[int, ...],
+    lengthscale: Float[np.ndarray, "D"],
+) -> Kernel:
+    """A kernel of the columns of places, and of others with length-scales if there are any."""
+    space = OnSphere(kernel).on(*places)  # pyright: ignore
+    return Metric(space, OtherColumns(others, lengthscale)) if others else space

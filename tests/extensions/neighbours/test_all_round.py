@@ -21,14 +21,16 @@ def seen(X, new, number, absent=None):
 
 
 def directions(steps):
-    """Sides of a line, halves of quadrants, octants of space."""
+    """Sides of a line, halves of quadrants, octants, orthants of four coordinates."""
     if steps.shape[1] == 2:
         return np.floor(np.arctan2(steps[:, 1], steps[:, 0]) / (np.pi / 4)).astype(int)
     return np.sign(steps) @ 3 ** np.arange(steps.shape[1])
 
 
-@pytest.mark.parametrize(("inputs", "each"), [(1, 13), (2, 3), (3, 3)])
-def test_a_third_are_the_nearest_and_the_others_all_round(inputs, each):
+@pytest.mark.parametrize(
+    ("inputs", "sides", "each"), [(1, 2, 13), (2, 8, 3), (3, 8, 3), (4, 16, 1)]
+)
+def test_a_third_are_the_nearest_and_the_others_all_round(inputs, sides, each):
     generator = np.random.default_rng(0)
     X, new = generator.normal(size=(400, inputs)), 0.5 * generator.normal(size=(20, inputs))
     absent = generator.random(400) < 0.2
@@ -36,14 +38,14 @@ def test_a_third_are_the_nearest_and_the_others_all_round(inputs, each):
     for x, own in zip(new, found, strict=True):
         order = np.argsort(np.sum((X - x) ** 2, axis=1))
         order = order[~absent[order]]
-        nearest = 40 - each * len(set(directions(X - x)))
+        nearest = 40 - each * sides
         further = order[nearest:]
         of_further = directions(X[further] - x)
         wanted = [further[of_further == one][:each] for one in set(of_further)]
         assert own == {*order[:nearest], *np.concatenate(wanted)}
 
 
-@pytest.mark.parametrize("inputs", [1, 2, 3])
+@pytest.mark.parametrize("inputs", [1, 2, 3, 4])
 def test_the_nearest_of_many_are_among_the_blocks_looked_through(inputs):
     generator = np.random.default_rng(1)
     X = generator.gamma(0.5, size=(6_000, inputs))  # many close together, few far out

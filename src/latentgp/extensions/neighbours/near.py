@@ -32,8 +32,8 @@ from latentgp.typing import Array, Inputs, NeighbourRows, Points, RowLatents, Sc
 _IN_MEMORY = 16
 _GROUP = 16
 _PRODUCTS_A_KERNEL_VALUE = 100  # that take as long
-# Directions by the number of inputs: either side, half quadrants, octants of space.
-_DIRECTIONS = {1: 2, 2: 8, 3: 8}
+# Directions by the number of coordinates: either side, half quadrants, octants, orthants.
+_DIRECTIONS = {1: 2, 2: 8, 3: 8, 4: 16}
 _FEWEST_A_DIRECTION = 4  # rows of those a new input sees, else all are the nearest
 _FEWEST_FOR_ONE = 4  # rows for each of these
 _SHARE_ALL_ROUND = 2 / 3  # of these

@@ -40,7 +40,7 @@ class Neighbours(NearestRows):
     Args:
         number: of neighbours m.
         number_predicted: of the rows that a new input sees; five times as many unless given, which
-            costs next to nothing. Of up to three inputs it sees rows in all directions.
+            costs next to nothing. Of up to four coordinates it sees rows in all directions.
         ordering: of the rows: "random", or "maximin", each the farthest from all before it
             (Guinness 2018), which takes O(N^2 D).
         search: "scaled" takes the nearest in inputs over length-scales, "correlation" of six times

@@ -22,15 +22,14 @@ from latentgp.kernels import (
     Matern12,
     Matern32,
     Matern52,
-    Metric,
     MultipleMembership,
     OnSphere,
-    OtherColumns,
     Periodic,
     RationalQuadratic,
     SameGroup,
     ZeroAverage,
 )
+from latentgp.kernels.metric import on_globe
 from latentgp.kernels.sphere import EARTH_RADIUS
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ConstantMean, Mean, OffsetMean, PerLatentMean, ZeroMean
@@ -217,10 +216,8 @@ def _smooth(term: Smooth, data: Data, scale: Scales, latent: float) -> Kernel:
         settings |= {"lengthscale": 1.0, "period": period}
     if term.kernel == "globe":  # of longitude and latitude, a length-scale in kilometres
         settings["lengthscale"] = EARTH_RADIUS * np.radians(np.mean(lengthscale[:2]))
-        kernel: Any = OnSphere(Matern32(**settings)).on(*columns[:2])
-        if others := tuple(columns[2:]):
-            kernel = Metric(kernel, OtherColumns(others, lengthscale[2:]))
-        return _beside(term, kernel)
+        own = columns[:2], tuple(columns[2:]), lengthscale[2:]
+        return _beside(term, on_globe(Matern32(**settings), *own))
     return _beside(term, SMOOTH[term.kernel](**settings).on(*columns))
 
 

@@ -291,7 +291,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         return self
 
     def _with_widths(self, result: Fit, rows: int) -> Fit:
-        """The result with how far its deviations fall short by the choice of its kernel, if they do.
+        """The result with how far its deviations fall short by the choice of its kernel.
 
         Of fewer rows than a choice needs, that they rest on the priors.
         """
@@ -302,8 +302,8 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         if factor < _NOTED:
             return result
         note = (
-            f"Standard deviations are about {factor:.2f} times too small, as {rows} rows say little "
-            'of hyper-parameters that are taken for known; hyperparameters="integrate" does not.'
+            f"Standard deviations are about {factor:.2f} times too small, as {rows} rows say "
+            'little of hyper-parameters that are taken for known; hyperparameters="integrate" does not.'
         )
         return result.noted([note])
 

@@ -197,8 +197,5 @@ class TableEncoder:
                 training holds something else.
         """
         frame = columns_of(frame, self.column_names, "that the model was trained on")
-        blocks = [
-            column.encode(column_of(frame, column.name, learned=True), tell)
-            for column in self.columns
-        ]
+        blocks = [c.encode(column_of(frame, c.name, learned=True), tell) for c in self.columns]
         return np.concatenate(blocks, axis=1, dtype=np.float64)

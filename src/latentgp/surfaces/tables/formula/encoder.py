@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -239,13 +239,9 @@ class FormulaEncoder:
     def encode(self, frame: pd.DataFrame, tell: Tell = warn) -> NDArray[np.float64]:
         """Turn a table with the formula's columns into finite numbers, (N, D), or InputError."""
         frame = columns_of(frame, self.column_names, "of the formula")
-        numbers = {
-            c.name: c.encode(column_of(frame, c.name, learned=True), tell)[:, 0]
-            for c in self.numbers
-        }
-        levels = {
-            c.name: c.encode(column_of(frame, c.name, learned=True), tell) for c in self.levels
-        }
+        read = partial(column_of, frame, learned=True)
+        numbers = {c.name: c.encode(read(c.name), tell)[:, 0] for c in self.numbers}
+        levels = {c.name: c.encode(read(c.name), tell) for c in self.levels}
 
         column = _reader(numbers, levels)
 
