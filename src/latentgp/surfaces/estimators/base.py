@@ -303,7 +303,8 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             return result
         note = (
             f"Standard deviations are about {factor:.2f} times too small, as {rows} rows say "
-            'little of hyper-parameters that are taken for known; hyperparameters="integrate" does not.'
+            "little of hyper-parameters that are taken for known; "
+            'hyperparameters="integrate" averages over them.'
         )
         return result.noted([note])
 
