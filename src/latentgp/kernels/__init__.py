@@ -14,7 +14,7 @@ from latentgp.kernels.effects import (
     has_effects,
 )
 from latentgp.kernels.functionals import Functionals
-from latentgp.kernels.metric import Metric, OtherColumns
+from latentgp.kernels.metric import MetricKernel, OtherColumns
 from latentgp.kernels.per_latent import LatentKernel, OwnKernels, PerLatent
 from latentgp.kernels.precomputed import Precomputed, is_tabulated
 from latentgp.kernels.sphere import OnSphere
@@ -52,7 +52,7 @@ __all__ = [
     "Matern32",
     "Matern52",
     "MaternHalfInteger",
-    "Metric",
+    "MetricKernel",
     "MultipleMembership",
     "OnSphere",
     "OtherColumns",

@@ -17,7 +17,7 @@ from latentgp.kernels import stationary
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum, contains
 from latentgp.kernels.directions import DirectionKind, Directions, draw_directions
 from latentgp.kernels.dot_product import ArcCosine, Linear, White
-from latentgp.kernels.metric import Metric
+from latentgp.kernels.metric import MetricKernel
 from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import Stationary
 from latentgp.kernels.warping import InputWarping
@@ -257,7 +257,7 @@ def _(kernel: OnSphere, inputs: int) -> list[RandomPart]:
 
 
 @random_parts.register
-def _(kernel: Metric, inputs: int) -> list[RandomPart]:
+def _(kernel: MetricKernel, inputs: int) -> list[RandomPart]:
     return random_parts(kernel.kernel, 3 + len(kernel.others.dimensions))
 
 
@@ -316,7 +316,7 @@ def _(kernel: OnSphere, spectra: Iterator[Spectrum], centre: Float[Array, "#D"])
 
 
 @_features.register
-def _(kernel: Metric, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
+def _(kernel: MetricKernel, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
     own = centre if len(centre) == 1 else kernel.place(centre[None])[0]
     unit = eqx.tree_at(lambda k: k.lengthscale, kernel.kernel, jnp.ones(()))
     return _elsewhere(_features(unit, spectra, own), kernel.place)

@@ -20,7 +20,7 @@ from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, S
 from latentgp.kernels.dot_product import ArcCosine, Categorical, White
 from latentgp.kernels.effects import MultipleMembership, SameGroup
 from latentgp.kernels.index import IndexKernel
-from latentgp.kernels.metric import Metric
+from latentgp.kernels.metric import MetricKernel
 from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import Cosine, Matern, Matern12, MaternHalfInteger, Stationary
 from latentgp.kernels.warping import InputWarping
@@ -260,9 +260,9 @@ def _rough_along(kernel: Kernel, columns: set[int]) -> Kernel | None:
     if isinstance(kernel, ActiveDimensions):
         seen = {i for i, column in enumerate(kernel.dimensions) if column in columns}
         return _rough_along(kernel.kernel, seen)
-    if isinstance(kernel, Metric):
+    if isinstance(kernel, MetricKernel):
         columns = columns & {*kernel.dimensions}
-    if isinstance(kernel, OnSphere | Metric):
+    if isinstance(kernel, OnSphere | MetricKernel):
         return _rough_along(kernel.kernel, {0} if columns else set())
     rough = (_rough_along(part, columns) for part in _inside(kernel))
     if isinstance(kernel, _ROUGH) or (isinstance(kernel, MaternHalfInteger) and not kernel.degree):
@@ -275,7 +275,7 @@ def _of_differences(kernel: Kernel, column: int) -> bool:
     if isinstance(kernel, ActiveDimensions):
         seen = column in kernel.dimensions
         return not seen or _of_differences(kernel.kernel, kernel.dimensions.index(column))
-    if isinstance(kernel, Metric):
+    if isinstance(kernel, MetricKernel):
         return column not in kernel.space.dimensions
     if isinstance(kernel, InputWarping):
         return False

@@ -47,13 +47,13 @@ def _by_chord(kernel: Any) -> ActiveDimensions:
     inner = kernel.kernel if isinstance(kernel, ActiveDimensions) else None
     if not (isinstance(inner, OnSphere) and inner.distance == "chord"):
         raise InputError(
-            "Metric.space must be a kernel on the globe by the chord with the columns of "
+            "MetricKernel.space must be a kernel on the globe by the chord with the columns of "
             f"longitude and latitude, such as OnSphere(Matern32(500.0)).on(0, 1), got {kernel!r}."
         )
     return kernel
 
 
-class Metric(Kernel):
+class MetricKernel(Kernel):
     """Kernel of one distance in all inputs: that of places on the globe, and of others beside it.
 
     With d the chord between two places, l its length-scale in kilometres, and u_j the difference in
@@ -76,7 +76,8 @@ class Metric(Kernel):
     Example:
         >>> import latentgp as lgp, numpy as np
         >>> space = lgp.OnSphere(lgp.Matern12(lengthscale=500.0)).on(0, 1)
-        >>> kernel = lgp.kernels.Metric(space, lgp.kernels.OtherColumns((2,), lengthscale=30.0))
+        >>> days = lgp.kernels.OtherColumns((2,), lengthscale=30.0)
+        >>> kernel = lgp.kernels.MetricKernel(space, days)
         >>> here = np.array([13.4, 52.5, 0.0])
         >>> bool(np.isclose(kernel(here, here + [0, 0, 30]), np.exp(-1)))
         True
@@ -88,7 +89,7 @@ class Metric(Kernel):
     def __check_init__(self) -> None:
         if twice := {*self.space.dimensions} & {*self.others.dimensions}:
             raise InputError(
-                f"Metric has column {min(twice)} among places and others; leave it out of one."
+                f"MetricKernel has column {min(twice)} among places and others; leave one out."
             )
 
     @property
@@ -133,4 +134,4 @@ def on_globe(
 ) -> Kernel:
     """A kernel of the columns of places, and of others with length-scales if there are any."""
     space = OnSphere(kernel).on(*places)  # pyright: ignore
-    return Metric(space, OtherColumns(others, lengthscale)) if others else space
+    return MetricKernel(space, OtherColumns(others, lengthscale)) if others else space

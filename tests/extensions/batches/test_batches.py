@@ -96,7 +96,9 @@ def test_learned_hyperparameters_are_as_good_as_from_all_rows(name, schedule):
     _, (ours, whole) = fits(name, True, epochs=15, schedule=schedule)
     evidences = [f.posterior.log_evidence.value for f in (ours, whole)]
     assert evidences[0] > evidences[1] - 5
-    assert ours.posterior.log_evidence.kind == "lower bound"
+    # Expectations over three coupled latents are by quasi-Monte Carlo.
+    kind = "approximation" if name == "coupled" else "lower bound"
+    assert {f.posterior.log_evidence.kind for f in (ours, whole)} == {kind}
     assert ours.diagnostics.trace_term == pytest.approx(whole.diagnostics.trace_term, rel=0.5)
 
 

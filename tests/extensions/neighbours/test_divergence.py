@@ -105,7 +105,9 @@ def test_parts_that_see_different_columns():
     ):
         assert varies_apart(kernel, inputs)
     warped = lgp.kernels.InputWarping.by_scores(lgp.RBF(np.ones(3)), X, range(3))
-    of_one = lgp.kernels.Metric(lgp.OnSphere(lgp.RBF()).on(0, 1), lgp.kernels.OtherColumns((2,)))
+    of_one = lgp.kernels.MetricKernel(
+        lgp.OnSphere(lgp.RBF()).on(0, 1), lgp.kernels.OtherColumns((2,))
+    )
     for kernel in (lgp.RBF(np.ones(3)), 2.0 * PLACES.on(0, 1) + 1.0, warped, of_one):
         assert not varies_apart(kernel, inputs)
 

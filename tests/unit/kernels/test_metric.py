@@ -7,7 +7,7 @@ import pytest
 import latentgp as lgp
 from latentgp.extensions.neighbours.search import coordinates
 from latentgp.hyperparameters.summary import lengthscales
-from latentgp.kernels import Metric, OnSphere, OtherColumns
+from latentgp.kernels import MetricKernel, OnSphere, OtherColumns
 from latentgp.kernels.features import random_features
 from latentgp.kernels.sphere import EARTH_RADIUS
 from latentgp.setup.priors import scales, weak_priors
@@ -24,7 +24,7 @@ ROWS = np.column_stack(
     ]
 )
 SPACE = OnSphere(lgp.Matern32(4000.0, 1.3)).on(1, 3)
-KERNEL = Metric(SPACE, OtherColumns((0, 2), lengthscale=[40.0, 1.5]))
+KERNEL = MetricKernel(SPACE, OtherColumns((0, 2), lengthscale=[40.0, 1.5]))
 
 
 def on_unit_sphere(X):
@@ -70,7 +70,9 @@ def test_random_features_are_those_of_the_distance():
 
 def test_slopes_are_those_of_differences():
     smooth = lgp.Functionals(KERNEL, columns=4)
-    rough = lgp.Functionals(Metric(OnSphere(lgp.Matern12()).on(1, 3), KERNEL.others), columns=4)
+    rough = lgp.Functionals(
+        MetricKernel(OnSphere(lgp.Matern12()).on(1, 3), KERNEL.others), columns=4
+    )
     values = lgp.functionals.values(ROWS[1:5])
     for column, step in ((0, 1e-3), (3, 1e-4)):
         moved = lgp.functionals.values(ROWS[:1] + step * np.eye(4)[column])
@@ -86,9 +88,9 @@ def test_slopes_are_those_of_differences():
 def test_refusals():
     for space in (lgp.Matern32().on(0, 1), OnSphere(lgp.Matern32())):
         with pytest.raises(lgp.InputError, match=r"such as OnSphere\(Matern32\(500.0\)\).on"):
-            Metric(space, OtherColumns((2,)))
+            MetricKernel(space, OtherColumns((2,)))
     with pytest.raises(lgp.InputError, match="among places and others"):
-        Metric(SPACE, OtherColumns((3,)))
+        MetricKernel(SPACE, OtherColumns((3,)))
     with pytest.raises(lgp.InputError, match="by their numbers"):
         OtherColumns(("day",))
     with pytest.raises(lgp.InputError, match="in this order"):

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from latentgp.hyperparameters.base import parameters
 from latentgp.kernels import Kernel
 from latentgp.kernels.base import ActiveDimensions, Constant, Product, Scaled, Sum
-from latentgp.kernels.metric import Metric
+from latentgp.kernels.metric import MetricKernel
 from latentgp.kernels.parts import parts_of
 from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import Stationary
@@ -60,7 +60,7 @@ def _(kernel: OnSphere, X: Inputs, reference: Array) -> Array:
 
 
 @coordinates.register
-def _(kernel: Metric, X: Inputs, reference: Array) -> Array:
+def _(kernel: MetricKernel, X: Inputs, reference: Array) -> Array:
     return kernel.place(X)
 
 
@@ -133,7 +133,7 @@ def varies_apart(kernel: Kernel, X: Inputs) -> bool:
     What is near in scaled inputs may then be less correlated than what is not, but not where they
     have one distance.
     """
-    if isinstance(kernel, Metric):
+    if isinstance(kernel, MetricKernel):
         return False
     lengths = (info for info in parameters(kernel).values() if info.role == "lengthscale")
     return len({info.dimensions for info in lengths}) > 1 or len(parts_apart(kernel, X)) > 0
