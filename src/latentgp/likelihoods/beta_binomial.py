@@ -93,8 +93,8 @@ class BetaBinomial(TrialsLikelihood):
             last = jnp.nanmax(jnp.minimum(count, n))
             start = jnp.zeros((), first.dtype), first, jnp.exp(first)
             total = jax.lax.while_loop(lambda state: state[0] < last, add, start)[2]
-            known = jnp.where(count < n, jnp.minimum(total, 1.0), jnp.where(count >= n, 1.0, count))
-            return jnp.where(count < 0, 0.0, known)
+            conditions = [count < 0, count < n, count >= n]
+            return jnp.select(conditions, [0.0, jnp.minimum(total, 1.0), 1.0], jnp.nan)
 
         return expectation(at_nodes, *marginals, prediction_nodes(1))
 

@@ -95,8 +95,8 @@ if TYPE_CHECKING:
 
 # For messages about what belongs to a row.
 ROUTED = " (cross-validation: params={...} after sklearn.set_config(enable_metadata_routing=True))"
-# How Python, NumPy and pandas write what is missing.
 _NOTED = 1.05  # times that deviations are too small
+# How Python, NumPy and pandas write what is missing.
 _MISSING = ("None", "nan", "NaT", "<NA>")
 
 
