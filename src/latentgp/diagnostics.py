@@ -187,24 +187,23 @@ def diagnose(
         "bound and gradient are estimates, which agree to their standard errors only, of the bound "
         f"{error:.2g} nats"
     )
-    by_noise = learned is not None and search.NO_STEP_OF_ESTIMATE in learned.reason
-    short = learned is not None and learned.reason == search.AS_MEANT
+    kind = None if learned is None else learned.kind
     notes = latent.notes
-    if short:
+    short = kind == "short"
+    if learned is not None and short:
         gains = np.diff(np.unique(np.fmax.accumulate([record.value for record in records])))
         last = f"its last gain was {gains[-1]:.2g} nats" if gains.size else "it gained nothing"
-        ended = f"The search for hyper-parameters ended because {search.AS_MEANT}"
+        ended = f"The search for hyper-parameters ended because {learned.reason}"
         notes = (f"{ended}; {last}, and a longer one may find more.", *notes)
-    elif learned is not None and learned.converged and by_noise:
+    elif learned is not None and learned.converged and kind == "no step by estimates":
         notes = (f"The search for hyper-parameters ended where {learned.reason}; {agree}.", *notes)
     elif learned is not None and not learned.converged and not astray:
         of = " for hyper-parameters" if space.size else ""
         advice = {
-            search.NO_STEP: "check kernel and likelihood for kinks, or start from other values",
-            search.OF_OTHERS: "fit again from the fitted model, or summarise the rows anew for it",
-        }.get(learned.reason, "raise the limit, or continue from the fitted model")
-        if by_noise:
-            advice = f"{agree}: raise probes or rank of the representation"
+            "no step": "check kernel and likelihood for kinks, or start from other values",
+            "outdated": "fit again from the fitted model, or summarise the rows anew for it",
+            "no step by estimates": f"{agree}: raise probes or rank of the representation",
+        }.get(learned.kind, "raise the limit, or continue from the fitted model")
         warnings.append(f"The search{of} ended early because {learned.reason}; {advice}.")
     warnings += complaints
     updates = int(converged.updates)

@@ -71,6 +71,7 @@ row instead of one number, shape (); write f[0] for the first latent function, a
     for kernel, seen in _kernels(model.of_inputs, rows):
         if not _is_known(kernel):
             _check_kernel(kernel, seen)
+        kernel.check_inputs(seen.shape[1])
     model.of_inputs.check_inputs(X.shape[1])
     check_points(model.of_inputs, X)
     _check_mean(model)

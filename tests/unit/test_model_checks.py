@@ -167,3 +167,16 @@ def test_an_index_that_is_not_there_is_no_other_one():
 
     with pytest.raises(lgp.InputError, match=r"is not there .* of 2 input column\(s\)"):
         check_model(lgp.LatentGP(Far(), lgp.Gaussian()), np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "says"),
+    [
+        (lgp.Constant(1.0) * lgp.Precomputed(np.eye(40)), "Precomputed"),
+        (lgp.Precomputed(np.eye(40)) + lgp.RBF(), "Precomputed"),
+        ((2.0 * lgp.OnSphere(lgp.Matern32())).on(0, 1, 2), "OnSphere reads two columns"),
+    ],
+)
+def test_parts_of_an_expression_check_the_columns_that_they_see(kernel, says):
+    with pytest.raises(lgp.InputError, match=says):
+        check_model(lgp.LatentGP(kernel, lgp.Gaussian()), np.zeros((5, 3)))

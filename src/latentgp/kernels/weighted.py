@@ -63,10 +63,6 @@ class WeightedSum(Kernel):
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
         return _total(self.weights, [part.diagonal(X) for part in self.parts])
 
-    def check_inputs(self, columns: int) -> None:
-        for part in self.parts:
-            part.check_inputs(columns)
-
     def stored(self, X: Any) -> "WeightedSum":
         """The same sum with the Gram matrix of every part at inputs X, shape (N, D), stored.
 

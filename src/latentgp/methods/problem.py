@@ -63,7 +63,6 @@ class Problem:
     options: FitOptions  # those of `fit`
     streaming_prior: DataSummary | None  # summary of the data seen so far; None without any
     control: RunControl  # callback, limit of time, progress line
-    held: ParameterSpace | None = None  # of what is not learned, but moved afterwards
 
     def with_options(self, **changed: Any) -> "Problem":
         """The same problem with some other options."""

@@ -271,6 +271,13 @@ class Mixture(Components):
             spreads = [covariances_of(spread) for spread in spreads]
         return jnp.concatenate(means, axis=1), jnp.concatenate(spreads, axis=1)
 
+    def means(self, X: Inputs) -> Float[Array, "N K Q"]:
+        return jnp.concatenate([part.means(X) for part in self.parts], axis=1)
+
+    def check_inputs(self, X: Inputs) -> None:
+        for part in self.parts:
+            part.check_inputs(X)
+
     def joint(self, X: Inputs, key: RandomKey, number: int) -> JointDraws:
         key_pick, key_parts = jax.random.split(key)
         log_weights = jnp.asarray(self.log_weights)
@@ -359,6 +366,9 @@ class Gaussians(Components):
     def means(self, X: Inputs) -> Float[Array, "N K Q"]:
         means = jax.lax.map(lambda part: part.means(X), OneGaussian(self.models, self.latents))
         return jnp.moveaxis(means[:, :, 0], 0, 1)
+
+    def check_inputs(self, X: Inputs) -> None:
+        self._first.check_inputs(X)
 
     def joint(self, X: Inputs, key: RandomKey, number: int) -> JointDraws:
         key_pick, key_f = jax.random.split(key)

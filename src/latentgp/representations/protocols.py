@@ -36,10 +36,6 @@ class SamplesCoefficients(Protocol):
 class HoldsRows(Protocol):
     """New inputs are conditioned on the latents at rows, not on coefficients."""
 
-    def some_rows(self, rows: int, number: int) -> Int[np.ndarray, "M"]:
-        """Numbers of at most so many of the rows, for a first look at the hyper-parameters."""
-        ...
-
     def finished(self, posterior: Any, rows: Data | None = None) -> Any:
         """A posterior of `condition` with what predictions and updates need, such as draws.
 
@@ -49,6 +45,17 @@ class HoldsRows(Protocol):
 
     def draws_at_rows(self, draws: Any) -> Any:
         """Components by draws of white coefficients as draws of g at the rows, for predictions."""
+        ...
+
+
+@runtime_checkable
+class PicksRows(Protocol):
+    """Evenly spaced rows would mislead a search, which looks at rows that this picks."""
+
+    def on_some_rows(
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, number: int
+    ) -> tuple[Int[np.ndarray, "M"], Any]:
+        """Numbers of about so many of the rows, and the representation made ready for these."""
         ...
 
 
@@ -111,11 +118,14 @@ def streaming_prior_of(representation: Any) -> DataSummary | None:
     return representation.streaming_prior if isinstance(representation, Streams) else None
 
 
-def some_rows(representation: Any, rows: int, number: int) -> Int[np.ndarray, "M"]:
-    """Numbers of at most so many of the rows, for a first look at the hyper-parameters."""
-    if isinstance(representation, HoldsRows):
-        return representation.some_rows(rows, number)
-    return evenly(rows, number)
+def on_some_rows(
+    representation: Any, data: Data, kernel: LatentKernel, number: int
+) -> tuple[Data, Any]:
+    """About so many of the rows, for a search, and the representation for these alone."""
+    chosen, own = evenly(data.size, number), representation
+    if isinstance(representation, PicksRows):
+        chosen, own = representation.on_some_rows(data.X, data.weights, kernel, number)
+    return data.select(chosen), own
 
 
 def finished(representation: Any, posterior: Any, rows: Data | None = None) -> LatentPosterior:

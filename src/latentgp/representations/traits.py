@@ -38,10 +38,9 @@ class Traits:
         predicts_by_all_centres: a new input is conditioned on all centres, as paths are. Paths have
             the law of the posterior then, and approximate it otherwise.
         spreads_rows: rows can be spread over devices, as each pass over them is a sum over rows.
-        of_levels: coefficients are of levels of groups, of most of which evenly spaced rows say
-            little. A search on some rows takes all those of some levels, by `on_some_levels`.
         needs_all_rows: a search does not start on some of the rows.
-        needs_rows: `initialise` needs the rows, so that they must not be traced.
+        needs_rows: `initialise` needs the rows, so that they must not be traced; once made ready
+            also, where it serves these rows alone.
         only_fixed: setting with which sites are fixed, not moved by updates; empty for none.
         signed_sites: precisions of sites can be negative.
         powers: the prior that coefficients leave open can count by a power, where there is any.
@@ -60,7 +59,6 @@ class Traits:
     paths: bool = True
     predicts_by_all_centres: bool = True
     spreads_rows: bool = False
-    of_levels: bool = False
     needs_all_rows: bool = False
     needs_rows: bool = False
     only_fixed: str = ""

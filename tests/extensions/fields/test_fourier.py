@@ -371,8 +371,10 @@ def test_other_kernels_are_refused(name):
 def test_places_outside_of_the_box_are_refused():
     posterior = held(ROUGH, lgp.fields.EquispacedFourier(margin=0.1)).posterior
     posterior.predict_f([[6.5, 3.0]])
-    with pytest.raises(InputError, match="outside of the box"):
-        posterior.predict_f([[9.0, 3.0]])
+    mixed = lgp.Posterior.mixture([posterior, posterior], [0.5, 0.5])
+    for own in (posterior, mixed):
+        with pytest.raises(InputError, match="outside of the box"):
+            own.predict_f([[9.0, 3.0]])
 
 
 def test_it_says_what_is_not_installed(monkeypatch):

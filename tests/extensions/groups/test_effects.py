@@ -299,7 +299,7 @@ def test_a_search_looks_at_all_of_many_rows(monkeypatch):
 def test_some_levels_come_with_all_their_rows():
     kernel, X = KERNELS["nested and crossed"], rows_of(300)
     whole = lgp.groups.SparseEffects().initialise(X, None, kernel, KEY)
-    chosen, own = whole.on_some_levels(X, None, kernel, 60)
+    chosen, own = whole.on_some_rows(X, None, kernel, 60)
     pupils = np.unique(X[chosen, PUPIL])
     assert len(pupils) == 5
     np.testing.assert_array_equal(chosen, np.flatnonzero(np.isin(X[:, PUPIL], pupils)))

@@ -39,7 +39,7 @@ def climb(monkeypatch):
 
     def climbed(wrong, reach=np.inf, beside=0.0):
         found = Records()
-        traits = SimpleNamespace(estimates_evidence=True, of_levels=False)
+        traits = SimpleNamespace(estimates_evidence=True, needs_rows=False)
         algorithm = SimpleNamespace(representation=SimpleNamespace(traits=traits))
         runs = object.__new__(hyperparameters._Runs)
         runs._algorithm, runs._search, runs._known = algorithm, found, defaultdict(dict)
@@ -69,13 +69,13 @@ def climb(monkeypatch):
 @pytest.mark.quick
 def test_estimates_that_no_step_raises_end_a_run_where_little_is_promised(climb):
     """A gradient of three promises 0.009 nats of 1,000 rows, one of 300 ninety."""
-    (converged, reason), after, nothing = climb(3.0)
+    (converged, reason, _), after, nothing = climb(3.0)
     assert (converged, nothing) == (True, True)
     assert after == _FEWEST_STEPS
     assert reason == f"{NO_STEP_OF_ESTIMATE}, whose gradient promises 0.009 nats"
-    (converged, _), _, nothing = climb(8.0)  # 0.064 nats: a climb with a new start is due
+    (converged, *_), _, nothing = climb(8.0)  # 0.064 nats: a climb with a new start is due
     assert (converged, nothing) == (True, False)
-    (converged, reason), after, nothing = climb(300.0)
+    (converged, reason, _), after, nothing = climb(300.0)
     assert (converged, nothing) == (False, False)
     assert after > _ESTIMATED_STEPS
     assert reason.endswith("promises 90 nats")
@@ -83,13 +83,13 @@ def test_estimates_that_no_step_raises_end_a_run_where_little_is_promised(climb)
 
 def test_a_climb_goes_no_further_than_it_may(climb):
     """Its end at the edge is one: another climb leads on."""
-    (converged, _), _, nothing = climb(0.0, reach=0.2)
+    (converged, *_), _, nothing = climb(0.0, reach=0.2)
     assert (converged, nothing) == (True, False)
 
 
 def test_what_leads_over_the_edge_of_a_climb_is_no_gain_of_its_own(climb):
     """Where the gradient beside it is too noisy for a further step."""
-    (converged, reason), _, nothing = climb(3.0, reach=1.5, beside=100.0)
+    (converged, reason, _), _, nothing = climb(3.0, reach=1.5, beside=100.0)
     assert "no step raised" in reason
     assert (converged, nothing) == (True, False)
 
@@ -150,7 +150,8 @@ def test_a_search_ended_early_or_converged(converged, monkeypatch):
     found, reason = base.learn, f"{NO_STEP_OF_ESTIMATE}, whose gradient promises 0.009 nats"
 
     def learn(*given, **settings):
-        return found(*given, **settings)._replace(converged=converged, reason=reason)
+        ended = found(*given, **settings)
+        return ended._replace(converged=converged, reason=reason, kind="no step by estimates")
 
     monkeypatch.setattr(base, "learn", learn)
     X = np.linspace(0.0, 6.0, 30)

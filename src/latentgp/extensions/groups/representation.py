@@ -93,7 +93,6 @@ class SparseEffects(Representation):
             dense_factors=False,
             coordinates_of_sites=False,
             paths=False,
-            of_levels=True,
             needs_all_rows=self._functions < _MANY_FUNCTIONS,
             needs_rows=True,
             powers=True,
@@ -114,12 +113,13 @@ class SparseEffects(Representation):
             )
         return dataclasses.replace(self, designs=designs, key=own)
 
-    def on_some_levels(
+    def on_some_rows(
         self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, number: int
     ) -> tuple[Int[np.ndarray, "M"], SparseEffects]:
-        """Numbers of all rows of some levels, about so many, and the same laid out for these.
+        """All rows of some levels, about so many, and the same laid out for these.
 
-        Levels are of the grouping with most effects, so that a part has as many rows of one.
+        Of most levels evenly spaced rows say little. Levels are of the grouping with most effects,
+        so that a part has as many rows of one.
         """
         design, rows = max(self._designs, key=lambda own: own.number), evenly(len(X), number)
         if (first := design.first) is not None:

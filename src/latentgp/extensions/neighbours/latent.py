@@ -56,7 +56,6 @@ from latentgp.posteriors.draws_at_rows import at_rows
 from latentgp.representations.base import SiteUpdate
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
-from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.sites.coupled import Sites
@@ -293,9 +292,6 @@ class LatentNeighbours(NearestRows):
 
     def for_sites(self, form: SiteForm) -> "LatentNeighbours":
         return dataclasses.replace(self, probes=0) if form.means_alone else self
-
-    def some_rows(self, rows: int, number: int) -> Int[np.ndarray, "M"]:
-        return evenly(rows, number)
 
 
 _with_draws = Program(with_draws, static_argnums=(2,))

@@ -52,7 +52,7 @@ def at_optimum(
         f"{_MOST}.": space.size > _MOST,
     }
     refuse(sentences)
-    found = _through_same_points(method, posterior).searched(_held(model, rows, space))
+    found = _through_same_points(method, posterior).searched(_unlearned(model, rows), space)
     known, again = posterior.log_evidence.value, float(found.converged.bound)
     if abs(known - again) > _OFF[0] + _OFF[1] * abs(known):
         raise InputError(
@@ -70,7 +70,7 @@ def _through_same_points(method: Any, posterior: Posterior) -> SiteMethod:
     return dataclasses.replace(method, representation=own, search=None)
 
 
-def _held(model: LatentGP, rows: MergedRows, space: ParameterSpace) -> Problem:
+def _unlearned(model: LatentGP, rows: MergedRows) -> Problem:
     """The problem of the posterior with hyper-parameters as they are."""
     return Problem(
         model=model,
@@ -81,5 +81,4 @@ def _held(model: LatentGP, rows: MergedRows, space: ParameterSpace) -> Problem:
         options=FitOptions(learn_hyperparameters=False, priors=None, max_evaluations=1),
         streaming_prior=None,
         control=RunControl(time.perf_counter()),
-        held=space,
     )

@@ -22,10 +22,10 @@ from latentgp.models import LatentGP
 from latentgp.modules import stored
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
-from latentgp.representations import Dense, Inducing, Representation
+from latentgp.representations import Dense, Inducing, Representation, protocols
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.learned_points import learns_points
-from latentgp.representations.protocols import Streams, finished, some_rows, streaming_prior_of
+from latentgp.representations.protocols import Streams, finished, streaming_prior_of
 from latentgp.representations.summary import DataSummary
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import gather, number_of_shards
@@ -33,8 +33,6 @@ from latentgp.runtime.processes import broadcast_from_first
 from latentgp.setup.priors import other_starts, stretched_start, typical_start
 from latentgp.site_inference.search.algorithm import SiteInference
 from latentgp.site_inference.search.hyperparameters import (
-    AS_MEANT,
-    NO_STEP,
     OF_OTHERS,
     OPENING_ROWS,
     Opening,
@@ -50,7 +48,7 @@ from latentgp.site_inference.search.profiled_bound import (
     model_at,
     placed,
 )
-from latentgp.site_inference.search.search import Search, enough_of
+from latentgp.site_inference.search.search import Search
 from latentgp.site_inference.search.starts import raised
 from latentgp.sites.coupled import Sites
 from latentgp.typing import HyperVector
@@ -145,18 +143,22 @@ class SiteMethod(Method):
         """Hyper-parameters at their most probable values, and a Gaussian posterior."""
         return self.at(self.searched(problem), problem)
 
-    def searched(self, problem: Problem) -> "SearchOutcome":
+    def searched(self, problem: Problem, around: ParameterSpace | None = None) -> "SearchOutcome":
         """The most probable hyper-parameters, and the sites there.
+
+        Where nothing is learned, evaluations `around` the values may follow, in that space: the
+        posterior is made by their program, so that it is the only one to compile.
 
         Functions that were made for other length-scales than those found, or are too few, are made
         anew, and the search goes on from there, until others would hardly leave less open or lead
         no higher.
         """
-        found, renewals = self._searched(problem), 0
+        found, renewals = self._searched(problem, around), 0
         own, data, reached = self, problem.data, found.reached
         while isinstance(ready := found.algorithm.representation, Inducing):
             learned = found.learned
-            if not (learned is None or learned.converged or learned.reason in (AS_MEANT, NO_STEP)):
+            is_end = learned is None or learned.converged or learned.kind in ("short", "no step")
+            if not is_end:
                 break
             enough = max(_LOST, _LOST_A_ROW * data.total_weight)
             share = enough / max(enough, float(found.converged.posterior.trace_term))
@@ -171,7 +173,7 @@ class SiteMethod(Method):
             own = eqx.tree_at(lambda m: m.representation, self, kept)
             problem = dataclasses.replace(problem, model=found.model)
             problem = problem.with_options(restarts=0, checkpoint=None)
-            newer = own._searched(problem)
+            newer = own._searched(problem, around)
             rise = newer.reached - reached
             newer.search.records[:0] = records
             found = newer if rise > 0 else found._replace(search=newer.search)
@@ -180,7 +182,7 @@ class SiteMethod(Method):
             reached += rise
         return found
 
-    def _searched(self, problem: Problem) -> "SearchOutcome":
+    def _searched(self, problem: Problem, around: ParameterSpace | None) -> "SearchOutcome":
         """The same through the functions that a search starts with."""
         model, data, key = problem.model, problem.data, problem.key
         algorithm = self.settled(model, data.size).algorithm(model)
@@ -212,10 +214,10 @@ class SiteMethod(Method):
             elif (
                 space.size
                 and algorithm.rule.sites_are_fixed(model.likelihood)  # else too long
-                and not algorithm.representation.traits.of_levels
+                and not ready.traits.needs_rows  # else a part needs programs of its own
             ):
                 second = stretched_start(space, scale) if second is None else second
-                part = data.select(some_rows(algorithm.representation, data.size, OPENING_ROWS))
+                part, _ = protocols.on_some_rows(ready, data, model.kernel, OPENING_ROWS)
                 others = other_starts(space, scale, part.X)
                 if others:
                     opening = Opening(others, part.padded(number_of_shards()).to_device())
@@ -230,8 +232,8 @@ class SiteMethod(Method):
                 key=key,
                 **runs,
             )
-            if enough < most and learned.reason.startswith(enough_of(enough)):
-                learned = learned._replace(reason=AS_MEANT)
+            if enough < most and learned.kind == "evaluations":
+                learned = learned.because("short", "it was to be short")
             model = learned_model(space, learned)
         converged = None
         sites = None if learned is None or searching is not algorithm else learned.sites
@@ -243,10 +245,9 @@ class SiteMethod(Method):
         if learned is not None and sites is not None and len(sites.linear) == rows.size:
             vector = jnp.asarray(learned.vector)
             converged = converge_at(final, space, vector, rows, sites)
-        elif problem.held is not None and final.rule.sites_are_fixed(model.likelihood):
-            own, first = problem.held, initial_sites(final, model, rows)
-            # By the program that moves it later.
-            converged = converge_at(final, own, jnp.asarray(own.to_vector()), rows, first)
+        elif around is not None and final.rule.sites_are_fixed(model.likelihood):
+            first = initial_sites(final, model, rows)
+            converged = converge_at(final, around, jnp.asarray(around.to_vector()), rows, first)
         converged = converged_sites(final, model, rows, converged)
         whole = finished(final.representation, converged.posterior, rows)
         converged = converged._replace(posterior=whole)
@@ -341,7 +342,7 @@ class SearchOutcome(NamedTuple):
         """The same, its functions made for other length-scales than those that were found."""
         if self.learned is None:
             return self
-        return self._replace(learned=self.learned._replace(converged=False, reason=OF_OTHERS))
+        return self._replace(learned=self.learned.because("outdated", OF_OTHERS))
 
 
 def start_of_search(

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from collections import defaultdict
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,9 @@ from jaxtyping import Key
 from latentgp.errors import InputError
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels import LatentKernel
+from latentgp.representations import protocols
 from latentgp.representations.learned_points import learned_steps
-from latentgp.representations.protocols import SeesNearRows, some_rows
+from latentgp.representations.protocols import SeesNearRows
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import shard_rows
 from latentgp.runtime.processes import broadcast_from_first
@@ -64,11 +65,24 @@ _FIRST_STEP, _FIRST_STEP_AFTER_THINNED = 1.0, 0.1
 _FAR_BELOW = 0.02  # nats a row
 LITTLE_GAIN = 10  # times what an iteration must gain
 _WAYS_BACK = (0.0, 0.25, 0.5, 1.0)  # shares of the way from a start to the model's values
+# "settled": no iteration gains; "no step": of a line search, nor of one by estimates; "evaluations"
+# or "stopped": at a limit; "short": of a search that was to be; "outdated": what the representation
+# holds is of other hyper-parameters.
+EndKind = Literal[
+    "settled", "no step", "no step by estimates", "evaluations", "stopped", "short", "outdated"
+]
 NO_STEP = "no step along the gradient raised the bound any more"
 NO_STEP_OF_ESTIMATE = "no step raised the estimated bound any more"
-AS_MEANT = "it was to be short"
 OF_OTHER_ROWS = "and others are nearest where it ended"
 OF_OTHERS = "the inducing functions were made for length-scales other than those it found"
+
+
+class Ending(NamedTuple):
+    """How a run has ended."""
+
+    converged: bool  # whether by itself
+    reason: str  # why, in words
+    kind: EndKind
 
 
 class SearchResult(NamedTuple):
@@ -78,6 +92,11 @@ class SearchResult(NamedTuple):
     sites: Sites  # where its site updates may start
     converged: bool  # whether the run that found it ended by itself
     reason: str  # why that run ended, in words
+    kind: EndKind = "stopped"
+
+    def because(self, kind: EndKind, reason: str) -> "SearchResult":
+        """The same, not converged for another reason."""
+        return self._replace(converged=False, kind=kind, reason=reason)
 
 
 class Opening(NamedTuple):
@@ -116,7 +135,7 @@ def learn(
     runs = _Runs(algorithm, space, first, bounds, search)
     try:
         traits = algorithm.representation.traits
-        whole = traits.one_coefficient_a_row or traits.of_levels
+        whole = traits.one_coefficient_a_row or traits.needs_rows
         if data.size > _THINNED_FROM and not whole:
             start, sites = runs.on_thinned_rows(first, data, stored)
             first_step = _FIRST_STEP_AFTER_THINNED
@@ -166,12 +185,9 @@ def on_some_rows(
     otherwise these rows alone, as the representation picks them, with the weights that they have.
     """
     given: Any = algorithm.representation
-    if given.traits.of_levels:
-        chosen, own = given.on_some_levels(data.X, data.weights, kernel, rows)
-        return dataclasses.replace(algorithm, representation=own), data.select(chosen)
     own = given.with_terms(rows) if isinstance(given, SeesNearRows) else None
     if own is None:
-        return algorithm, data.select(some_rows(given, data.size, rows))
+        data, own = protocols.on_some_rows(given, data, kernel, rows)
     return dataclasses.replace(algorithm, representation=own), data
 
 
@@ -210,7 +226,7 @@ class _Runs:
     _first: HyperVector  # the model's own values, with steps of points that are learned
     _bounds: tuple[HyperVector, HyperVector]
     _search: Search
-    endings: dict[int, tuple[bool, str]] = dataclasses.field(default_factory=dict)
+    endings: dict[int, Ending] = dataclasses.field(default_factory=dict)
     sites: Any = None  # sites once a run has begun
     # of short runs, and of those that go on with the same bound: evaluations by point
     _known: Any = dataclasses.field(default_factory=partial(defaultdict, dict))
@@ -237,10 +253,9 @@ class _Runs:
         own = base.representation.for_rows(data.X, data.weights, self._kernel(start))
         self._algorithm = dataclasses.replace(base, representation=own)
         try:
-            if own is base.representation or run <= _FIRST_OPENING_RUN:
-                self._climb(start, data, run, tolerance, first_step)
-            else:
-                self._climb_and_renew(start, data, run, tolerance, first_step)
+            renews = isinstance(own, SeesNearRows) and run > _FIRST_OPENING_RUN
+            climb = self._climb_and_renew if renews else self._climb
+            climb(start, data, run, tolerance, first_step)
         finally:
             self._algorithm = base
         return self.sites
@@ -276,12 +291,13 @@ class _Runs:
         little, reach = rough * data.total_weight, _REACH if estimated else np.inf
         while True:
             begun = self._climb(start, data, run, rough, first_step, reach)
-            ended, reason = self.endings[run]
+            ended, reason, kind = self.endings[run]
             best = self._search.best(run)
             leads_on = ended and bool(np.max(np.abs(best.vector - begun)) >= 0.999 * reach)
             start, first_step = best.vector, _FIRST_STEP_AFTER_THINNED
-            own, again = self._algorithm.representation, None
-            if ended and isinstance(own, SeesNearRows):
+            own: Any = self._algorithm.representation
+            again = None
+            if ended:
                 settled = renewals > 0 and not leads_on and self._search.rise(run) <= little
                 again = None if settled else own.renewed(data.X, data.weights, self._kernel(start))
             if again is not None and renewals < _MOST_RENEWALS:
@@ -296,14 +312,16 @@ class _Runs:
                 self._known[run][start.tobytes()], rough = best, tolerance
         how_often = f"{renewals + 1} times" if renewals else "once"
         how_often += f", as often as they may be, {OF_OTHER_ROWS}" if again is not None else ""
-        self.endings[run] = ended and again is None, f"{reason}; neighbours were found {how_often}"
+        reason = f"{reason}; neighbours were found {how_often}"
+        kind = kind if again is None else "stopped"
+        self.endings[run] = Ending(ended and again is None, reason, kind)
 
     def _promises_nothing(self, run: int, data: Data) -> bool:
         """Whether no step raised an estimate whose gradient promises less than a rise that counts.
 
         A further climb would begin at the same point, along that gradient.
         """
-        stuck = self.endings[run][1].startswith(NO_STEP_OF_ESTIMATE)
+        stuck = self.endings[run].kind == "no step by estimates"
         return stuck and self._likely_gain(run) <= _ESTIMATED_RISE * data.total_weight**2
 
     def _kernel(self, vector: HyperVector) -> Any:
@@ -355,7 +373,7 @@ class _Runs:
         own = self._algorithm.representation
         traits = own.traits
         estimated = traits.estimates_evidence
-        careful = traits.of_levels and not estimated
+        careful = traits.needs_rows and not estimated
         counted = min(data.total_weight, _ROWS_OF_A_RISE) if careful else data.total_weight
         enough = max(tolerance, _ESTIMATED_RISE if estimated else 0.0) * counted
         reached, rise, still = -np.inf, np.inf, 0
@@ -365,12 +383,12 @@ class _Runs:
         options["maxls"] = _ESTIMATED_STEPS if estimated else 20
         at_most = None
         if run == THINNED_RUN:
-            several = traits.of_levels or isinstance(own, SeesNearRows)
+            several = traits.needs_rows or isinstance(own, SeesNearRows)
             at_most = _THINNED_EVALUATIONS * (3 if several else 1)
         low, high = self._bounds
         within = np.maximum(low, start - reach), np.minimum(high, start + reach)
         known, unit, tried = self._known[run], 0.0, -1
-        origin, sizes = (start if traits.of_levels else np.zeros_like(start)), np.ones_like(start)
+        origin, sizes = (start if traits.needs_rows else np.zeros_like(start)), np.ones_like(start)
         if run <= _FIRST_OPENING_RUN:
             at_most = self._opening_evaluations
         else:
@@ -378,7 +396,7 @@ class _Runs:
 
         def objective(step: HyperVector) -> tuple[float, HyperVector]:
             nonlocal unit, tried
-            if estimated and tried >= _FEWEST_STEPS and without_step()[0]:
+            if estimated and tried >= _FEWEST_STEPS and without_step().converged:
                 raise _NoStep
             tried += 1
             vector = origin + step / sizes
@@ -397,13 +415,13 @@ class _Runs:
             if still == patience:
                 raise StopIteration
 
-        def without_step() -> tuple[bool, str]:
+        def without_step() -> Ending:
             gain = self._likely_gain(run, within) / data.total_weight
-            little = LITTLE_GAIN * (_ESTIMATED_RISE * counted if estimated else enough)
-            reason = NO_STEP
-            if estimated:
-                reason = f"{NO_STEP_OF_ESTIMATE}, whose gradient promises {gain:.2g} nats"
-            return gain <= little, reason
+            if not estimated:
+                return Ending(gain <= LITTLE_GAIN * enough, NO_STEP, "no step")
+            reason = f"{NO_STEP_OF_ESTIMATE}, whose gradient promises {gain:.2g} nats"
+            little = LITTLE_GAIN * _ESTIMATED_RISE * counted
+            return Ending(gain <= little, reason, "no step by estimates")
 
         try:
             if self._curvatures is not None:
@@ -423,21 +441,22 @@ class _Runs:
                 callback=stand_still,
                 options=options,
             )
-            if traits.of_levels and run == THINNED_RUN:
+            if traits.needs_rows and run == THINNED_RUN:
                 spread = np.diagonal(found.hess_inv.todense()) / unit / sizes**2
                 self._curvatures = 1 / (spread * data.total_weight)
             if still == patience:
-                self.endings[run] = True, f"an iteration gained less than {enough:.1e} nats"
+                little = f"an iteration gained less than {enough:.1e} nats"
+                self.endings[run] = Ending(True, little, "settled")
             elif found.success:
-                self.endings[run] = True, "the gradient vanished"
+                self.endings[run] = Ending(True, "the gradient vanished", "settled")
             else:
                 self.endings[run] = without_step()
         except _NoStep:
             self.endings[run] = without_step()
         except EndRun as end:
-            self.endings[run] = (False, str(end))
+            self.endings[run] = Ending(False, str(end), "evaluations")
         except EndFit as end:
-            self.endings[run] = (False, str(end))
+            self.endings[run] = Ending(False, str(end), "stopped")
             raise
 
     def on_a_part(self, start: HyperVector, data: Data, rows: int) -> HyperVector:
@@ -488,7 +507,7 @@ class _Runs:
     def _may_pass(self, run: int, leader: int) -> bool:
         """Whether a short run that has not ended rose by what it is behind another just now."""
         values = [record.value for record in self._known[run].values()]
-        if self.endings[run][0] or len(values) < self._opening_evaluations:
+        if self.endings[run].converged or len(values) < self._opening_evaluations:
             return False
         rise = max(values) - max(values[: -(_OPENING_EVALUATIONS // 2)])
         behind = self._search.best(leader).value - max(values)

@@ -247,13 +247,13 @@ def _evaluate_exactly(
 
 
 _evaluate_exact = Program(_evaluate_exactly)
-# Sums over levels of groups take as long by the options for few rows.
-_evaluate_levels = Program(_evaluate_exactly, most_rows=np.inf)
+# What has no dense factors takes as long by the options for few rows.
+_evaluate_sparsely = Program(_evaluate_exactly, most_rows=np.inf)
 
 
 def _exactly(algorithm: SiteInference, *at: Any) -> tuple[Evaluation, ConvergedPosterior]:
-    of_levels = algorithm.representation.traits.of_levels
-    return (_evaluate_levels if of_levels else _evaluate_exact)(algorithm, *at)
+    dense = algorithm.representation.traits.dense_factors
+    return (_evaluate_exact if dense else _evaluate_sparsely)(algorithm, *at)
 
 
 def _evaluate_sums(

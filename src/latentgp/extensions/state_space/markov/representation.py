@@ -133,16 +133,19 @@ class Markov(Representation):
     def streaming_prior(self) -> RememberedRows | None:
         return self.remembered
 
-    def some_rows(self, rows: int, number: int) -> Int[np.ndarray, "M"]:
+    def on_some_rows(
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, number: int
+    ) -> tuple[Int[np.ndarray, "M"], "Markov"]:
         """Stretches of consecutive rows: rows far apart tell nothing of short length-scales."""
+        rows = len(X)
         if number >= rows:
-            return np.arange(rows)
+            return np.arange(rows), self
         length = max(number // _STRETCHES, 1)
         begin = np.linspace(0, rows - length, number // length).astype(int)
         places = np.unique(begin[:, None] + np.arange(length))
         if self.order is None or len(self.order.rows) != rows:
-            return places
-        return np.sort(np.asarray(self.order.rows)[places])
+            return places, self
+        return np.sort(np.asarray(self.order.rows)[places]), self
 
     def filters(self, kernel: LatentKernel, inputs: int) -> list[Filter]:
         """The processes of the latent functions, those of one structure together."""

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from latentgp.errors import check_whole, refuse
 from latentgp.extensions.state_space.conditioned_draws import ConditionedDraws
@@ -40,7 +40,7 @@ from latentgp.representations.learned_points import spread_of
 from latentgp.representations.needs import chosen
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
-from latentgp.rows.arrays import check_shape, evenly
+from latentgp.rows.arrays import check_shape
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Inputs, PerRow, Points, RandomKey
@@ -211,10 +211,6 @@ class SpaceTime(Representation):
 
     def sampler(self, kernel: LatentKernel, X: Inputs, power: float = 0.0) -> SpaceTimeSampler:
         return SpaceTimeSampler.of(self.whitening(kernel, X), power)
-
-    def some_rows(self, rows: int, number: int) -> Int[np.ndarray, "M"]:
-        """Evenly spaced rows."""
-        return evenly(rows, number)
 
     def finished(
         self, posterior: SpaceTimePosterior, rows: Data | None = None
