@@ -231,7 +231,7 @@ class _Runs:
     # of short runs, and of those that go on with the same bound: evaluations by point
     _known: Any = dataclasses.field(default_factory=partial(defaultdict, dict))
     _opening_evaluations: int = _OPENING_EVALUATIONS
-    # of the bound in each hyper-parameter, a row, where a run on some levels ended, for the next
+    # of the bound in each hyper-parameter, a row, where a run on some rows ended, for the next
     _curvatures: HyperVector | None = None
 
     def one(
@@ -388,7 +388,7 @@ class _Runs:
         low, high = self._bounds
         within = np.maximum(low, start - reach), np.minimum(high, start + reach)
         known, unit, tried = self._known[run], 0.0, -1
-        origin, sizes = (start if traits.needs_rows else np.zeros_like(start)), np.ones_like(start)
+        sizes = np.ones_like(start)  # of a step of one
         if run <= _FIRST_OPENING_RUN:
             at_most = self._opening_evaluations
         else:
@@ -399,7 +399,7 @@ class _Runs:
             if estimated and tried >= _FEWEST_STEPS and without_step().converged:
                 raise _NoStep
             tried += 1
-            vector = origin + step / sizes
+            vector = np.clip(start + step / sizes, low, high)
             record = known.get(vector.tobytes()) or self._search.replay(vector, run, at_most)
             record = record or self._evaluate(vector, data, run)
             if run <= _FIRST_OPENING_RUN:
@@ -434,14 +434,14 @@ class _Runs:
                 sizes = np.sqrt(np.maximum(np.abs(first.gradient), 1.0))
             found = minimize(
                 objective,
-                start - origin,
+                np.zeros_like(start),
                 jac=True,
                 method="L-BFGS-B",
-                bounds=sizes[:, None] * (np.stack(within, axis=1) - origin[:, None]),
+                bounds=sizes[:, None] * (np.stack(within, axis=1) - start[:, None]),
                 callback=stand_still,
                 options=options,
             )
-            if traits.needs_rows and run == THINNED_RUN:
+            if run == THINNED_RUN:
                 spread = np.diagonal(found.hess_inv.todense()) / unit / sizes**2
                 self._curvatures = 1 / (spread * data.total_weight)
             if still == patience:
