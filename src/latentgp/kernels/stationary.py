@@ -266,9 +266,11 @@ def squared_distances(
     """Squared Euclidean distances between rows in length-scales, never negative.
 
     By one matrix product, which loses digits in proportion to the squared norms, so the points
-    should be centred. The derivative in the length-scales takes one more, where that through both
-    scaled arrays would take two.
+    should be centred; of one column by differences, which lose none. The derivative in the
+    length-scales takes one more, where that through both scaled arrays would take two.
     """
+    if A.shape[1] == 1:
+        return ((A - B.T) / lengthscales) ** 2
     A, B = A / lengthscales, B / lengthscales
     # Without the barrier XLA (0.10) makes a slower loop of it: 3.7 for 3.1 ms of a step in all.
     product = jax.lax.optimization_barrier(A @ B.T)
@@ -284,6 +286,11 @@ def _slope_of_distances(primals: tuple[Array, ...], tangents: tuple[Any, ...]) -
         for tangent in tangents
     )
     slope = jnp.zeros((len(A), len(B)), A.dtype)
+    if A.shape[1] == 1:
+        moved = [0.0 if tangent is None else tangent for tangent in (in_A, in_B, relative)]
+        apart = (primals[0] - primals[1].T) / lengthscales
+        slope = slope + 2 * apart * (moved[0] - jnp.transpose(moved[1]) - moved[2] * apart)
+        return apart**2, slope
     if relative is not None:
         # The product in the derivative is over the rows of what is not weighted: the fewer ones.
         product = (A * relative) @ B.T if len(A) > len(B) else A @ (B * relative).T

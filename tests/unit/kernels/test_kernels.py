@@ -224,3 +224,10 @@ def test_error_of_the_gram_matrix_by_kind_of_features(x64, inputs):
 def test_a_kernel_without_features_says_so():
     with pytest.raises(lgp.InputError, match="no random features"):
         random_features(lgp.Polynomial(), jax.random.key(0), 3, 10)
+
+
+def test_distances_of_one_column_lose_no_digits(x64):
+    """Centred by the mean or not: times in seconds, a nanosecond apart."""
+    t = jnp.asarray([[0.0], [900.0], [900.0 + 2.0**-30]])
+    gram = jax.jit(lambda t: lgp.Matern12(1.3).gram(t, t))(t)
+    np.testing.assert_allclose(1 - gram[1, 2], 2.0**-30 / 1.3, rtol=1e-6)

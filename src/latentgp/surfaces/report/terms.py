@@ -9,6 +9,7 @@ import numpy as np
 
 from latentgp.kernels.parts import parts_of
 from latentgp.likelihoods import Softmax
+from latentgp.runtime.x64 import double_precision
 from latentgp.surfaces.coefficients import GroupEffects
 from latentgp.surfaces.estimators.terms import is_learned_apart
 from latentgp.surfaces.evaluation import plots
@@ -78,6 +79,7 @@ def _ranking(column: str, name: str, effects: GroupEffects, number: int) -> Figu
     return picture(drawn, f"effects-{number}", alt, told)
 
 
+@double_precision
 def _spreads(
     model: TableModel, encoder: FormulaEncoder, latents: list[str]
 ) -> list[tuple[str, ...]]:
