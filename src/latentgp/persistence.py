@@ -161,8 +161,8 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
     """JSON for a value; arrays go to `tensors`. `where` names it in errors."""
     if value is None or (isinstance(value, _PLAIN) and not hasattr(value, "_fields")):
         return value
-    if isinstance(value, np.random.RandomState):
-        return None
+    if isinstance(value, np.bool_ | np.number):
+        return value.item()
     if isinstance(value, jax.Array):
         value = gather(value)  # of a posterior whose matrix is over devices
     if isinstance(value, np.ndarray | np.generic):
@@ -175,7 +175,8 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
         return {"dict": [[key, _encode(own, tensors, place)] for key, place, own in items]}
     if isinstance(value, Path):
         return str(value)
-    if isinstance(value, Distribution) and not value.arg_constraints:
+    without_values = isinstance(value, Distribution) and not value.arg_constraints
+    if without_values or isinstance(value, np.random.RandomState):
         warn_user(
             f"{where}, a {type(value).__name__}, is left out of the file, which changes no "
             "prediction; give it again before a further fit."

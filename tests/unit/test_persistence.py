@@ -362,6 +362,18 @@ class TestSafety:
         assert not list(tmp_path.iterdir())
 
 
+def test_settings_are_numbers_of_python_and_a_generator_is_told_of(tmp_path):
+    settings = {"n_inducing": np.int64(6), "random_state": np.int64(3), "verbose": np.bool_(True)}
+    regressor = lgp.GPRegressor(**settings).fit(X, Y)
+    again = lgp.load(regressor.save(tmp_path / "regressor"))
+    assert {name: getattr(again, name) for name in settings} == settings
+    assert {type(getattr(again, name)) for name in settings} == {int, bool}
+    np.testing.assert_array_equal(again.fit(X, Y).predict(NEW), regressor.predict(NEW))
+    regressor.random_state = np.random.RandomState(3)
+    with pytest.warns(UserWarning, match="random_state, a RandomState, is left out of the file"):
+        regressor.save(tmp_path / "regressor")
+
+
 class TestWriting:
     def test_others_may_read_it_as_any_file(self, kernel_file):
         (kernel_file.parent / "plain").write_text("")
