@@ -12,14 +12,16 @@ import latentgp as lgp
 from browser import CHROMIUM, look_at, small_picture
 from latentgp.surfaces.cli.app import app
 from latentgp.surfaces.estimators.fingerprints import fingerprints, share_known
-from latentgp.surfaces.report import write_report
+from latentgp.surfaces.report import as_table_model, write_report
 from latentgp.surfaces.report.baselines import baselines
+from latentgp.surfaces.report.forecast import forecast
 from latentgp.surfaces.report.judged import judged
 from report_fits import fitted
 from slow import slow_parameters
 
 STORED = Path(__file__).parent / "stored"
 WIDTHS = (390, 1280)
+HELD = {"random_state": 0, "learn_hyperparameters": False, "method": "laplace"}
 
 
 @pytest.fixture(scope="module", params=["classifier", *slow_parameters("counts", "series")])
@@ -189,6 +191,58 @@ def test_baselines_know_groups_and_what_is_censored():
         assert one.log_density[late == 0].mean() == pytest.approx(
             stats.norm.logpdf(left, 0, np.std(rows.y - one.mean)).mean(), abs=0.2
         )
+
+
+@pytest.mark.parametrize("side", ["exposure", "trials"])
+def test_baselines_know_in_how_much_was_counted(side):
+    """With one share or rate for all rows, a baseline of it is all that there is to know."""
+    rng = np.random.default_rng(0)
+    x, units = rng.uniform(size=200), rng.integers(1, 200, 200).astype(float)
+    law = stats.poisson(0.3 * units) if side == "exposure" else stats.binom(units.astype(int), 0.3)
+    y = law.rvs(random_state=rng)
+    name = {"exposure": "poisson", "trials": "binomial"}[side]
+    regressor = lgp.GPCountRegressor(likelihood=name, **HELD)
+    regressor.fit(x[:, None], y, **{side: units})
+    for found in baselines(judged(*as_table_model(regressor, x, y, **{side: units}))):
+        np.testing.assert_allclose(found.mean, 0.3 * units, rtol=0.1)
+        assert np.mean(found.log_density) == pytest.approx(np.mean(law.logpmf(y)), abs=0.02)
+
+
+def test_over_dispersed_shares_are_beta_binomial():
+    rng = np.random.default_rng(0)
+    x, trials = rng.uniform(size=300), np.full(300, 50.0)
+    y = rng.binomial(50, rng.beta(2.0, 3.0, 300))
+    regressor = lgp.GPCountRegressor(likelihood="binomial", **HELD)
+    regressor.fit(x[:, None], y, trials=trials)
+    same, _ = baselines(judged(*as_table_model(regressor, x, y, trials=trials)))
+    law = stats.betabinom(50, 2.0, 3.0)
+    assert np.mean(same.log_density) == pytest.approx(np.mean(law.logpmf(y)), abs=0.02)
+
+
+def test_rows_whose_target_is_written_as_missing_are_left_out():
+    day = np.arange(12.0)
+    sold = [f"{value:.2f}" for value in 10 + np.sin(day)]
+    frame = pd.DataFrame({"day": day, "sold": sold})
+    model = lgp.TableModel.fit(frame, "sold", time="day", random_state=0, max_evaluations=3)
+    frame.loc[[3, 7], "sold"] = ["-", "?"]
+    rows = judged(model, frame)
+    assert rows.frame.index.tolist() == np.delete(np.arange(12), [3, 7]).tolist()
+    assert len(rows.frame) == len(rows.y) == len(rows.uncensored)
+    assert forecast(rows) is not None
+
+
+def test_columns_named_as_the_target_and_side_information_are():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.uniform(size=(30, 3)), columns=["y", "exposure", "y_"])
+    exposure = rng.uniform(1, 5, 30)
+    y = rng.poisson(exposure * np.exp(2 * X["y"]))
+    regressor = lgp.GPCountRegressor(likelihood="poisson", **HELD).fit(X, y, exposure=exposure)
+    model, frame = as_table_model(regressor, X, y, exposure=exposure)
+    assert frame.columns.tolist() == ["y", "exposure", "y_", "exposure_", "y__"]
+    rows = judged(model, frame)
+    np.testing.assert_array_equal(rows.X, X)
+    np.testing.assert_array_equal(rows.y, y)
+    np.testing.assert_array_equal(rows.data.side_information["exposure"], exposure)
 
 
 def test_rows_of_the_fit_are_left_out_and_new_ones_are_not(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,8 @@ def as_table_model(
 ) -> "tuple[TableModel, pd.DataFrame]":
     """An estimator of arrays as the model of a table whose columns are those of X and the target.
 
-    Side arrays hold what belongs to each row, such as `exposure`.
+    Side arrays hold what belongs to each row, such as `exposure`. Where a column of X has the name
+    of the target or of one of these, theirs is followed by an underscore.
     """
     names = [str(name) for name in X.columns] if isinstance(X, pd.DataFrame) else None
     values = np.asarray(unmasked(X), dtype=np.float64)
@@ -110,11 +112,17 @@ def as_table_model(
     named = list(zip(names, values.T, strict=True))
     columns = [NumberColumn(name, "number", float(np.median(own)), False) for name, own in named]
     encoder, frame = TableEncoder(tuple(columns), ()), pd.DataFrame(dict(named))
-    given = {name: values for name, values in side.items() if values is not None}
-    frame = frame.assign(**given, **{target: np.asarray(unmasked(y))})
-    sides, spreads = {name: name for name in given}, tuple(np.std(values, axis=0).tolist())
+    sides = {name: _apart(name, names) for name, given in side.items() if given is not None}
+    target, spreads = _apart(target, names), tuple(np.std(values, axis=0).tolist())
+    beside = {column: side[name] for name, column in sides.items()}
+    frame = frame.assign(**beside, **{target: np.asarray(unmasked(y))})
     how = {"spreads": spreads, "made_by": f"{estimator!r}.fit(X, y)"}
     return TableModel(estimator, encoder, target, (), sides, **how), frame  # type: ignore
+
+
+def _apart(name: str, others: Sequence[str]) -> str:
+    """The name, with underscores after it until no other one is the same."""
+    return _apart(f"{name}_", others) if name in others else name
 
 
 def report_of_estimator(

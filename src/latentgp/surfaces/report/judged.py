@@ -60,10 +60,8 @@ class Assessment:
 def judged(model: TableModel, frame: pd.DataFrame) -> Assessment:
     """Predict every row: from the others where the model has learned from it, else as a new one."""
     estimator, posterior = model.estimator, model.estimator.posterior_
+    frame = model.without_gaps(frame)
     X, y, side = model.encoded(frame)
-    if not len(y):
-        raise InputError(f"no row has a target {model.target!r}: give a table of known ones")
-    frame = frame.loc[frame[model.target].notna()]
     classes, numbers = None, y
     if isinstance(estimator, LabelEstimator):
         classes, numbers = estimator.classes_, estimator.numbered(y)

@@ -233,7 +233,7 @@ class TableModel:
         model = cls._made(started, target, sides)
         if formula is None:
             return model
-        return dataclasses.replace(model, training=(model._without_gaps(table), weights))
+        return dataclasses.replace(model, training=(model.without_gaps(table), weights))
 
     @classmethod
     @interruptible
@@ -564,7 +564,7 @@ class TableModel:
             )
         if not (is_grid(frame) or frame.index.is_unique):
             frame = frame.reset_index(drop=True)  # so that a label tells one row
-        tables = {name: own._without_gaps(frame) for name, own in models.items()}
+        tables = {name: own.without_gaps(frame) for name, own in models.items()}
         columns = {name for own in models.values() for name in own.encoder.column_names}
         if len({tuple(own.index) for own in tables.values()}) > 1:
             sizes = [f"{name}: {len(own)}" for name, own in tables.items()]
@@ -577,8 +577,12 @@ class TableModel:
             {name: own.leave_one_out(tables[name], **given) for name, own in models.items()}
         )
 
-    def _without_gaps(self, frame: Any) -> pd.DataFrame:
-        """The rows that a fit takes: those with a target, and a formula's without gaps."""
+    def without_gaps(self, frame: Any) -> pd.DataFrame:
+        """The rows that a fit takes: those with a target, and a formula's without gaps.
+
+        Args:
+            frame: the rows, with the target.
+        """
         table: Any = self._read(frame)
         table = table[column_of(table, known_column(table, self.target)).notna().to_numpy()]
         if isinstance(self.encoder, FormulaEncoder):
@@ -660,7 +664,7 @@ class TableModel:
                     "file: give them as frame"
                 )
             frame, weights = self.training
-        kept = self._without_gaps(frame)
+        kept = self.without_gaps(frame)
         X, y, own, side = self._rows(kept, once(), weights)
         if isinstance(self.estimator, LabelEstimator):
             y = self.estimator.numbered(y)
