@@ -350,10 +350,12 @@ def at_bounds(
 
 def _of_input(label: str, info: ParameterInfo, names: Sequence[str] | None) -> str:
     """The name of the input that a length-scale belongs to, in parentheses; or empty."""
-    if names is None or info.role not in IN_UNITS_OF_INPUTS or label == info.path:
+    if names is None or info.role not in IN_UNITS_OF_INPUTS:
         return ""
-    place = int(label.rpartition("[")[2][:-1])
-    return f" (of {names[place if info.dimensions is None else info.dimensions[place]]!r})"
+    seen = names if info.dimensions is None else [names[d] for d in info.dimensions]
+    if np.shape(info.value) != (len(seen),):
+        return ""
+    return f" (of {seen[int(label.rpartition('[')[2][:-1])]!r})"
 
 
 def _wild_inputs(data: Data, names: Sequence[str] | None) -> list[str]:

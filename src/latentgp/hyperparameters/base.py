@@ -220,6 +220,21 @@ def _shown(value: Any) -> str:
     return line.rstrip(".")
 
 
+def entry_labels(path: str, shape: tuple[int, ...]) -> dict[tuple[int, ...], str]:
+    """Labels of the entries of a parameter of a shape, by place.
+
+    Example:
+        >>> list(entry_labels("likelihood.loading", (1, 2)).values())
+        ['likelihood.loading[0, 0]', 'likelihood.loading[0, 1]']
+        >>> entry_labels("kernel.variance", ())
+        {(): 'kernel.variance'}
+    """
+    return {
+        place: f"{path}[{', '.join(map(str, place))}]" if place else path
+        for place in np.ndindex(shape)
+    }
+
+
 def declared(field: dataclasses.Field) -> bool:
     """Whether a field was declared by `parameter`."""
     return _SUPPORT in field.metadata

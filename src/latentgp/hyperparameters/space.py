@@ -21,6 +21,7 @@ from latentgp.hyperparameters.base import (
     _is_under,
     _no_such_path,
     _shown,
+    entry_labels,
     parameters,
     replace_unchecked,
 )
@@ -150,8 +151,7 @@ class ParameterSpace(eqx.Module):
     def log_prior(self, vector: Float[Array, "H"]) -> Float[Array, ""]:
         """Log density of the priors at the unconstrained vector, in nats.
 
-        The change of variables is included, so its mode does not depend on how a support was
-        mapped onto the real line for log-normal priors: it is the median.
+        With the Jacobian; the mode of a log-normal prior is then its median.
         """
         prior_of = dict(zip(self.prior_paths, self.priors, strict=True))
         total = jnp.zeros((), vector.dtype)
@@ -213,9 +213,9 @@ class ParameterSpace(eqx.Module):
     def entries(self) -> list[tuple[str, ParameterInfo]]:
         """Label and parameter of every entry of the vector."""
         return [
-            (path if shape == () else f"{path}[{i}]", self.known[path])
+            (label, self.known[path])
             for path, _, shape in self._layout()
-            for i in range(math.prod(shape))
+            for label in entry_labels(path, shape).values()
         ]
 
     def _layout(self) -> Iterator[tuple[str, Transform, tuple[int, ...]]]:

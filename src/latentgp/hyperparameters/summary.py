@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.hyperparameters.base import (
-    IN_UNITS_OF_INPUTS,
     _describe,
     _name_of,
     _shown,
@@ -32,7 +31,7 @@ def lengthscales(model: eqx.Module, inputs: int) -> Float[np.ndarray, "D"]:
     for info in parameters(model).values():
         seen = list(range(inputs) if info.dimensions is None else info.dimensions)
         value = np.asarray(info.value)
-        if info.role in IN_UNITS_OF_INPUTS and value.shape in ((), (1,), (len(seen),)):
+        if info.role == "lengthscale" and value.shape in ((), (1,), (len(seen),)):
             shortest[seen] = np.minimum(shortest[seen], value / info.unit)
     return shortest
 

@@ -89,7 +89,10 @@ def with_arrays(prior: dist.Distribution) -> dist.Distribution:
 
 
 def moved_inside(prior: dist.Distribution, support: Constraint, value: np.ndarray) -> np.ndarray:
-    """A value inside a support: the given one where it is inside, else one typical of the prior."""
+    """A value inside a support: the given one where it is inside, else one typical of the prior.
+
+    Where no draw of the prior is inside, it is the middle, or an end that is finite plus or less 1.
+    """
     ends = _ends(support)
     if ends is None:
         if np.all(np.asarray(support(jnp.asarray(value)))):
@@ -101,8 +104,11 @@ def moved_inside(prior: dist.Distribution, support: Constraint, value: np.ndarra
     if np.all(inside):
         return value
     draws = np.asarray(prior.sample(jax.random.key(0), (_DRAWS,)), np.float64)
-    typical = np.nanmedian(np.where((ends[0] < draws) & (draws < ends[1]), draws, np.nan), axis=0)
-    return np.where(inside, value, typical)
+    fits = (ends[0] < draws) & (draws < ends[1])
+    with jax.enable_x64(True):
+        middle = np.asarray(biject_to(support)(jnp.zeros(draws.shape[1:])))
+    draws = np.where(np.any(fits, axis=0), np.where(fits, draws, np.nan), middle)
+    return np.where(inside, value, np.nanmedian(draws, axis=0))
 
 
 def _of_entries(support: Any) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from numpyro.distributions import Distribution, constraints
 
-from latentgp.hyperparameters.base import parameters
+from latentgp.hyperparameters.base import entry_labels, parameters
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels.index import Invariant
 from latentgp.models import LatentGP
@@ -143,8 +143,7 @@ def entries_of(
 ) -> Iterator[tuple[str, Float[np.ndarray, "S"]]]:
     """Draws of each entry, such as "kernel.lengthscale[0]", of draws by path."""
     for path, values in draws.items():
-        for place in np.ndindex(values.shape[1:]):
-            label = path if not place else f"{path}[{', '.join(map(str, place))}]"
+        for place, label in entry_labels(path, values.shape[1:]).items():
             yield label, values[:, *place]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from latentgp.errors import InputError
-from latentgp.hyperparameters.base import IN_UNITS_OF_INPUTS, parameters
+from latentgp.hyperparameters.base import parameters
 from latentgp.hyperparameters.summary import aligned
 from latentgp.runtime.progress import stepwise
 from latentgp.surfaces.estimators import GPClassifier, GPOrdinalClassifier
@@ -46,7 +46,7 @@ def lengthscales(model: "TableModel") -> str:
         return ""
     for info in parameters(model.estimator.model_).values():
         seen = range(len(names)) if info.dimensions is None else info.dimensions
-        if info.role not in IN_UNITS_OF_INPUTS or np.shape(info.value) != (len(seen),):
+        if info.role != "lengthscale" or np.shape(info.value) != (len(seen),):
             continue
         each = ((names[column], spreads[column]) for column in seen)
         rows = sorted(

@@ -13,7 +13,7 @@ from scipy.special import ndtri
 
 from latentgp.choosing.choice import Choice, choose_method, treating
 from latentgp.errors import InputError
-from latentgp.hyperparameters.base import parameters
+from latentgp.hyperparameters.base import entry_labels, parameters
 from latentgp.inference import fit
 from latentgp.methods.base import Method
 from latentgp.methods.result import Fit
@@ -148,18 +148,18 @@ class Certificate:
                 f"by less than {self.most(self.predicted):.3g} with probability {_CONFIDENCE:g}."
             )
         for path, own in self.hyperparameters.items():
-            lines += [self._of(path, own, place) for place in np.ndindex(own.fast.shape)]
+            named = entry_labels(path, own.fast.shape).items()
+            lines += [self._of(path, own, place, label) for place, label in named]
         return "\n".join([*lines, *self.notes])
 
-    def _of(self, path: str, own: Difference, place: tuple[int, ...]) -> str:
+    def _of(self, path: str, own: Difference, place: tuple[int, ...], label: str) -> str:
         fast, exact, error, spread = (float(values[place]) for values in own)
         ends = exact + ndtri(np.array(interval_levels(self.level))) * spread
         if path in self.logarithmic:
             fast, exact, error = np.exp(fast), np.exp(exact), np.exp(exact) * error
             ends = np.exp(ends)
-        name = path if not place else f"{path}[{', '.join(map(str, place))}]"
         return (
-            f"{name}: {fast:.4g} fitted; {exact:.4g} ± {error:.2g} by chains, "
+            f"{label}: {fast:.4g} fitted; {exact:.4g} ± {error:.2g} by chains, "
             f"{100 * self.level:.0f} % within {ends[0]:.4g} to {ends[1]:.4g}."
         )
 

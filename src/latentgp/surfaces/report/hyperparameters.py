@@ -11,7 +11,7 @@ import numpy as np
 
 from latentgp.errors import InputError
 from latentgp.extension import verb
-from latentgp.hyperparameters.base import ParameterInfo, SeesColumns, parameters
+from latentgp.hyperparameters.base import ParameterInfo, SeesColumns, entry_labels, parameters
 from latentgp.kernels.parts import parts_of
 from latentgp.kernels.per_latent import OwnKernels
 from latentgp.posteriors.hyperparameters import (
@@ -189,8 +189,7 @@ def names_of(model: TableModel) -> dict[str, str]:
         own = [columns[d] for d in seen if d < len(columns)] if fitted.depth == 1 else []
         each = info.role == "lengthscale" and shape == (len(own),)
         latent = "" if info.latent is None else f", latent function {info.latent + 1}"
-        for place in np.ndindex(shape):
-            label = path if not place else f"{path}[{', '.join(map(str, place))}]"
+        for place, label in entry_labels(path, shape).items():
             names = [own[place[0]]] if each else own
             entry = "" if each or not place else f" {', '.join(str(p + 1) for p in place)}"
             found[label] = f"{_what(info)}{entry}{_of(info, names, len(columns))}{latent}"
