@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Float, Key
 from numpyro.distributions import Distribution
 
-from latentgp.errors import InputError
 from latentgp.hyperparameters.base import parameters, replace_unchecked
 from latentgp.likelihoods.base import Likelihood, Targets
 from latentgp.model_checks import check_model
@@ -24,7 +23,7 @@ from latentgp.runtime.x64 import double_precision
 from latentgp.setup.priors import scales, space_of
 from latentgp.site_inference.search.algorithm import prior_mean
 from latentgp.typing import Array
-from latentgp.validation import as_key, check_arguments, check_data
+from latentgp.validation import check_arguments, check_data, key_of_draws
 
 __all__ = ["PriorDraws", "sample_prior"]
 
@@ -84,11 +83,9 @@ def sample_prior(
         ((50, 8), (50,))
     """
     check_arguments(model, data, priors)
-    if number < 1:
-        raise InputError(f"number must be at least 1, got {number}.")
     check_data(model.likelihood, data)
     check_model(model, data.X)
-    key_vectors, key_rows = jax.random.split(as_key(key))
+    key_vectors, key_rows = jax.random.split(key_of_draws(key, number))
     frozen = (frozen,) if isinstance(frozen, str) else tuple(frozen)
     space = space_of(model, scales(model, data), priors, frozen)
     drawn = space.prior_draws(key_vectors, number)

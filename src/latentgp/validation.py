@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, refuse
 from latentgp.likelihoods import Likelihood
 from latentgp.models import LatentGP
 from latentgp.rows import RowSource
@@ -105,12 +105,10 @@ def check_arguments(model: Any, data: Any, priors: Any) -> None:
 
 def check_bounds(options: Any) -> None:
     """Raise InputError where an option is below the smallest value that its class names."""
-    for name, least in options.least.items():
-        if getattr(options, name) < least:
-            raise InputError(
-                f"{name} must be at least {least}, got {getattr(options, name)}; "
-                "learn_hyperparameters=False keeps the values that the model has."
-            )
+    for name, (least, advice) in options.least.items():
+        value = getattr(options, name)
+        if value is not None and not value >= least:
+            raise InputError(f"{name} must be at least {least}, got {value}; {advice}.")
 
 
 def _kind(value: Any) -> str:
@@ -129,6 +127,23 @@ def as_key(key: Any) -> Key[Array, ""]:
     if dtype == np.uint32 and shape == (2,):
         return jax.random.wrap_key_data(jnp.asarray(key))
     raise InputError(f"key must be a random key such as jax.random.key(0), got {key!r}.")
+
+
+def is_whole(value: Any, least: int) -> bool:
+    """Whether a value is one whole number, no less than another."""
+    return np.isscalar(value) and np.asarray(value).dtype.kind in "iu" and value >= least  # pyright: ignore
+
+
+def check_count(name: str, value: Any, least: int) -> None:
+    """Raise InputError unless a value, by its name, is a whole number from `least`."""
+    said = f"{name} must be a whole number from {least}, got {value!r}."
+    refuse({said: not is_whole(value, least)})
+
+
+def key_of_draws(key: Any, number: Any) -> Key[Array, ""]:
+    """The random key of so many draws, as `as_key`; InputError too of fewer than one."""
+    check_count("number", number, 1)
+    return as_key(key)
 
 
 def check_streaming_prior(remembered: Any, likelihood: Likelihood) -> None:

@@ -72,8 +72,12 @@ class FitOptions(SearchOptions):
     checkpoint: str | Path | None = None
     input_names: Sequence[str] | None = None
 
-    # The smallest values.
-    least: ClassVar = {"max_evaluations": 1, "restarts": 0}
+    # The smallest values, and advice where one is less.
+    least: ClassVar = {
+        "max_evaluations": (1, "learn_hyperparameters=False keeps the values that the model has"),
+        "restarts": (0, "0 runs the search once"),
+        "max_seconds": (0, "None sets no limit"),
+    }
 
 
 def sections(text: str) -> dict[str, dict[str, str]]:

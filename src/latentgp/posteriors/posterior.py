@@ -34,13 +34,14 @@ from latentgp.posteriors.pure import PurePaths, PurePosterior
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.summary import DataSummary
+from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
 from latentgp.rows.subsets import watched_rows
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.mesh import gather, on_host
 from latentgp.runtime.x64 import double_precision, fresh
 from latentgp.typing import Array, Inputs, Latents, RandomKey, RowLatents
-from latentgp.validation import check_data, checked_inputs, checked_side
+from latentgp.validation import as_key, check_data, checked_inputs, checked_side, key_of_draws
 
 if TYPE_CHECKING:
     from latentgp.methods.base import Method
@@ -169,6 +170,7 @@ class Posterior(eqx.Module):
         Returns:
             Shape (S, N), or (S, N, Q) for Q > 1.
         """
+        key = key_of_draws(key, number)
         return self._of_latents(self._joint_draws(self._inputs(X), key, number)[0])
 
     @double_precision
@@ -178,7 +180,7 @@ class Posterior(eqx.Module):
         """Draws of y at X, rows dependent through joint draws of the latents, shape (S, N)."""
         X = self._inputs(X)
         side = self._side(side_information, len(X))
-        key_f, key_y = jax.random.split(key)
+        key_f, key_y = jax.random.split(key_of_draws(key, number))
         f, picked = self._joint_draws(X, key_f, number)
         own = self.components.law.own
         return np.asarray(_observe(self._likelihoods(picked), f, side, key_y, own))
@@ -214,7 +216,7 @@ class Posterior(eqx.Module):
         """
         X = self._inputs(X)
         side = self._side(side_information, len(X))
-        f, picked = self._joint_draws(X, key, number)
+        f, picked = self._joint_draws(X, key_of_draws(key, number), number)
         own = self.components.law.own
         return np.asarray(expectations(self._likelihoods(picked), f, side, own))
 
@@ -344,6 +346,7 @@ class Posterior(eqx.Module):
         """
         X, names = self._inputs(X), names_of_parts(self.model.kernel, names)
         components = self.components.telling_parts(len(names)).prepared()
+        key = key_of_draws(key, number)
         draws, _ = components.joint(rows_of_parts(X, len(names)), key, number)
         draws = draws.reshape(number, len(names), len(X), -1)
         return {name: self._of_latents(draws[:, j]) for j, name in enumerate(names)}
@@ -365,8 +368,7 @@ class Posterior(eqx.Module):
         Raises:
             InputError: the kernel has no spectral features; the posterior is no single Gaussian.
         """
-        if number < 1:
-            raise InputError(f"number must be at least 1, got {number}.")
+        key = key_of_draws(key, number)
         return Paths(_draw_paths(self.as_jax(), key, number, features), self._inputs)
 
     def as_jax(self) -> PurePosterior:
@@ -486,10 +488,10 @@ class Posterior(eqx.Module):
         check_data(self.model.likelihood, data)
         latents = self.model.likelihood.latent_size
         counted = np.flatnonzero(data.merged_rows().origin >= 0)
-        places = watched_rows(len(counted), draws * latents)[:: max(1, len(counted) // _DRAWN_ROWS)]
-        places = counted[places]
+        watched = watched_rows(len(counted), draws * latents)
+        places = counted[watched[evenly(len(watched), _DRAWN_ROWS)]]
         rows = data.select(places)
-        key_f, key_y = jax.random.split(jax.random.key(0) if key is None else key)
+        key_f, key_y = jax.random.split(jax.random.key(0) if key is None else as_key(key))
         f, picked = self._joint_draws(self._inputs(rows.X), key_f, draws)
         law, known = self.components.law, {}
         if law.own:

@@ -30,7 +30,7 @@ from latentgp.rows.arrays import as_targets
 from latentgp.runtime.buckets import Buckets
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array, Inputs, PerClass, PerRow, RandomKey
-from latentgp.validation import checked_levels, checked_targets, interval_levels
+from latentgp.validation import checked_levels, checked_targets, interval_levels, key_of_draws
 
 _POINTS = 4096  # of all components together, at least, where they are many
 _HALVINGS = 64  # of an interval, to rounding
@@ -110,7 +110,7 @@ class Predictive:
     @double_precision
     def sample(self, *, key: RandomKey, number: int = 1) -> Float[np.ndarray, "S N *P"]:
         """Draws of y, rows independent of each other, shape (S, N)."""
-        keys = jax.random.split(key, number)
+        keys = jax.random.split(key_of_draws(key, number), number)
         draws = self._ask(_samples, np.arange(self._size), settings=keys)
         return np.moveaxis(draws, 1, 0)
 

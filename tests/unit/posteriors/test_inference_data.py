@@ -6,6 +6,8 @@ import pytest
 
 import latentgp as lgp
 from arviz_figures import groups_of, loo_of
+from latentgp.posteriors import posterior
+from latentgp.rows import subsets
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -47,6 +49,17 @@ def test_hyperparameters_that_differ_are_there():
     assert drawn.shape == (1, 1000)
     assert float(drawn.mean()) == pytest.approx(marginal.mean, rel=0.1)
     assert "likelihood.noise_variance" in posterior
+
+
+def test_of_many_rows_as_many_are_there_as_can_be(monkeypatch):
+    monkeypatch.setattr(subsets, "_WATCHED_NUMBERS", 1)
+    monkeypatch.setattr(posterior, "_DRAWN_ROWS", 150)
+    X = np.linspace(0, 6, 400)
+    model, data = lgp.LatentGP(lgp.RBF(1.0), lgp.Gaussian(0.09)), lgp.Data(X, np.sin(X))
+    fit = lgp.fit(model, data, key=KEY, learn_hyperparameters=False)
+    rows = fit.posterior.to_arviz(data, draws=3).posterior["row"].values
+    assert len(rows) == 150
+    assert (rows[0], rows[-1]) == (0, 399)
 
 
 def test_rows_that_do_not_count_are_not_there():

@@ -201,6 +201,12 @@ def test_several_latents_have_a_column_each():
         (lambda p: p.predict(NEW).log_prob(np.ones(4)), "y must have one number a row"),
         (lambda p: p.predict(NEW).quantiles([0.0]), "strictly between 0 and 1"),
         (lambda p: p.predict(NEW).interval(1.0), "level must be strictly between 0 and 1"),
+        (lambda p: p.predict(NEW).sample(key=KEY, number=0), "number must be a whole number from"),
+        (lambda p: p.sample_f(NEW, key=KEY, number=0), "number must be a whole number from 1"),
+        (lambda p: p.sample_y(NEW, key=KEY, number=-1), "number must be a whole number from 1"),
+        (lambda p: p.sample_expectation(NEW, key=KEY, number=0), "number must be a whole number"),
+        (lambda p: p.sample_parts(NEW, key=KEY, number=0), "number must be a whole number from 1"),
+        (lambda p: p.sample_paths(key=KEY, number=0), "number must be a whole number from 1"),
     ],
 )
 def test_wrong_questions_are_answered_in_a_sentence(gaussian, call, sentence):

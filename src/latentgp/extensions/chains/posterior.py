@@ -27,6 +27,7 @@ from latentgp.representations.protocols import HoldsRows
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import RandomKey
+from latentgp.validation import as_key
 
 _MODELS = 500  # draws that predictions average over, at most, if each has its own model
 
@@ -110,7 +111,8 @@ class SampledPosterior(Posterior):
     @double_precision
     def sample_watched(self, *, key: RandomKey) -> Shaped[np.ndarray, "C S W *P"]:
         """A draw of y at every watched row from every draw of f: replicates of the data."""
-        return replicates(self.model, self._drawn_likelihood(), self.f, self.rows, key)
+        drawn = self._drawn_likelihood()
+        return replicates(self.model, drawn, self.f, self.rows, as_key(key))
 
     def to_arviz(
         self, data: Data | None = None, *, key: RandomKey | None = None, draws: int = 1000

@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from latentgp.errors import InputError, in_a_line, refuse
-from latentgp.extensions.fields.response import check_count
 from latentgp.kernels.base import Kernel
 from latentgp.kernels.per_latent import LatentKernel, OwnKernels
 from latentgp.kernels.sphere import OnSphere, are_degrees, on_unit_sphere
@@ -18,6 +17,7 @@ from latentgp.kernels.stationary import Stationary
 from latentgp.kernels.terms import terms_of
 from latentgp.rows.arrays import as_inputs, evenly
 from latentgp.runtime.x64 import double_precision
+from latentgp.validation import check_count
 
 _ROWS = 2_000  # that tell how far apart places are
 _NEAR = 3.0  # times the usual distance to the next row: cells beyond are beside the places

@@ -21,17 +21,6 @@ def posterior_of(given: Any) -> Posterior:
     return found
 
 
-def is_whole(value: Any, least: int) -> bool:
-    """Whether a value is one whole number, no less than another."""
-    return np.isscalar(value) and np.asarray(value).dtype.kind in "iu" and value >= least  # pyright: ignore
-
-
-def check_count(name: str, value: Any, least: int) -> None:
-    """InputError unless a value, by its name, is a whole number from `least`."""
-    said = f"{name} must be a whole number from {least}, got {value!r}."
-    refuse({said: not is_whole(value, least)})
-
-
 def as_number(name: str, value: Any) -> float:
     """A finite number; InputError of anything else."""
     own: Any = None if np.iterable(value) else value

@@ -13,7 +13,6 @@ from jaxtyping import Bool, Float
 from latentgp.errors import InputError
 from latentgp.extensions.fields.response import (
     as_numbers,
-    check_count,
     check_quantity,
     posterior_of,
 )
@@ -24,7 +23,7 @@ from latentgp.posteriors.posterior import Posterior, expected
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array, Inputs, PerRow, RandomKey
-from latentgp.validation import as_key, checked_inputs, checked_side
+from latentgp.validation import as_key, check_count, checked_inputs, checked_side
 
 _REACH = 12.0  # standard deviations of f within which a response's threshold is looked for
 _HALVINGS, _NODES = 60, 65

@@ -13,14 +13,14 @@ from jaxtyping import Float
 from scipy.special import ndtri
 
 from latentgp.errors import InputError
-from latentgp.extensions.fields.response import check_count, check_quantity, posterior_of
+from latentgp.extensions.fields.response import check_quantity, posterior_of
 from latentgp.methods.result import Fit
 from latentgp.posteriors.posterior import Posterior, expectations
 from latentgp.representations.base import LatentPosterior
 from latentgp.rows.arrays import as_rows
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array, Inputs, RandomKey
-from latentgp.validation import as_key, checked_inputs, checked_side, interval_levels
+from latentgp.validation import as_key, check_count, checked_inputs, checked_side, interval_levels
 
 _BLOCK = 1_024  # rows of half a block of joint covariances
 _MOST_DRAWN = 4_000  # rows that are drawn jointly by a factor of their covariance

@@ -14,14 +14,14 @@ from jaxtyping import Float, Int
 
 from latentgp.errors import InputError, refuse
 from latentgp.extensions.fields.places import as_places, places_of
-from latentgp.extensions.fields.response import as_number, as_numbers, check_count, is_whole
+from latentgp.extensions.fields.response import as_number, as_numbers
 from latentgp.kernels.base import Kernel
 from latentgp.kernels.per_latent import OwnKernels
 from latentgp.kernels.sphere import EARTH_RADIUS, along_surface, on_unit_sphere
 from latentgp.rows.arrays import as_inputs, as_rows
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array, RandomKey
-from latentgp.validation import as_key
+from latentgp.validation import as_key, check_count, is_whole
 
 _CUTOFF = 1 / 3  # of the diagonal of the places
 _PILOT = 2_000  # places whose distances tell how many pairs a bin has

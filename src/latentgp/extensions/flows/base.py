@@ -23,6 +23,7 @@ from latentgp.runtime.checkpoint import state_in, tensors_of
 from latentgp.runtime.loop import Algorithm, Steps, run_loop
 from latentgp.runtime.progress import Run, RunControl, RunProgress
 from latentgp.typing import Array, Point, RandomKey, Samples, Scalar
+from latentgp.validation import key_of_draws
 
 _PIECE = 20  # steps in a compiled call
 
@@ -248,7 +249,7 @@ class GaussianApproximation(Module):
             key: random key.
             number: of draws.
         """
-        return self.mean + np.asarray(self.covariance.draw(key, number))
+        return self.mean + np.asarray(self.covariance.draw(key_of_draws(key, number), number))
 
     def log_prob(self, x: Any) -> Any:
         """Log density of the Gaussian at x, in nats: one number, or shape (S,).

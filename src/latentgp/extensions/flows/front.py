@@ -30,6 +30,7 @@ from latentgp.modules import Module
 from latentgp.numerics.trends import has_stopped, last_rise
 from latentgp.rows.arrays import check_shape
 from latentgp.typing import Point, RandomKey, Scalar
+from latentgp.validation import as_key
 
 _MOST_CURVATURES = 1000  # dimensions
 _EXTREME = 1e3  # ratio of deviations by curvature to those of the start
@@ -98,7 +99,7 @@ def gaussian_approximation(
     refuse(sentences)
     method.check(int(dimension), stochastic)
     begun = _start(int(dimension), start, start_std)
-    target = LogDensity(log_density, stochastic)
+    target, key = LogDensity(log_density, stochastic), as_key(key)
     _check_start(target, begun, key)
     units = _units(target, begun, key)
     own = begun

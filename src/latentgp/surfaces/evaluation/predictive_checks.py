@@ -22,7 +22,7 @@ from latentgp.rows.data import Data
 from latentgp.runtime.x64 import public
 from latentgp.surfaces.evaluation.protocols import HoldsDraws
 from latentgp.typing import Array
-from latentgp.validation import as_key
+from latentgp.validation import key_of_draws
 
 _ROWS = 2_000
 _CLASSES = 10
@@ -104,9 +104,7 @@ def predictive_check(
         >>> bool(0.05 < check.tail_probabilities["mean"] < 0.95)
         True
     """
-    if number < 1:
-        raise InputError(f"number must be at least 1, got {number}.")
-    key = jax.random.key(0) if key is None else as_key(key)
+    key = key_of_draws(jax.random.key(0) if key is None else key, number)
     if isinstance(source, PriorDraws):
         if source.y.shape[1:] != data.y.shape:
             raise InputError(
