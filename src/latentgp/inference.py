@@ -13,7 +13,8 @@ from jaxtyping import Key
 
 from latentgp.choosing.choice import Choice, choose_for, treating
 from latentgp.choosing.kernels import with_usual_kernel
-from latentgp.errors import check_choices
+from latentgp.choosing.registry import as_method
+from latentgp.errors import refuse
 from latentgp.methods.base import Method, StandsForMethod, check_method
 from latentgp.methods.calls import run_with_calls_told
 from latentgp.methods.options import FitOptions
@@ -97,8 +98,9 @@ def fit(
     method, rows = through_sums(model, data, options.method)
     check_arguments(model, rows, options.priors)
     check_bounds(options)
+    said = f'kernel must be "auto", or None to keep the model\'s, got {options.kernel!r}.'
+    refuse({said: options.kernel not in ("auto", None)})
     source, rows = checked_rows(model, rows)
-    check_choices(options, kernel=("auto", None))
     on_kernel: tuple[str, ...] = ()
     if options.kernel is not None:
         model, on_kernel = with_usual_kernel(model, rows.merged)
@@ -109,8 +111,7 @@ def fit(
         shape, seconds = rows.merged.X.shape, options.max_seconds
         chosen = choose_for(model, shape, source, searched=searched, seconds=seconds)
     else:
-        own = method.as_method() if isinstance(method, StandsForMethod) else method
-        chosen = Choice(own, "asked for")
+        chosen = Choice(as_method(method), "asked for")
     if asked != "optimise":
         chosen = treating(asked, chosen, model, learned)
     method, reason, _ = chosen

@@ -21,6 +21,7 @@ from latentgp.representations.summary import DataSummary
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
+from latentgp.validation import check_count
 
 
 def updated(
@@ -40,7 +41,9 @@ def updated(
     remembered, rows = known
     data = data if rows is None else _together(rows, data)
     method = choose_method(model, data.size).method if method is None else method
-    method = method.through_points(remembered, n_inducing or usual, usual, selection)
+    number = usual if n_inducing is None else n_inducing
+    check_count("n_inducing", number, 1)
+    method = method.through_points(remembered, number, usual, selection)
     model = with_noise_for_points(model, data, method)
     result = fit(model, data, key=key, method=method, learn_hyperparameters=False)
     for warning in result.diagnostics.warnings:

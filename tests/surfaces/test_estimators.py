@@ -858,6 +858,26 @@ class TestRowsInBatches:
         regressor.continue_with(rows, batch_size=100, epochs=1)
         beginning = "200 rows in batches, begun with 50 rows through 5 inducing points"
         assert regressor.method_reason_.startswith(beginning)
+        for nothing in ("batch_size", "epochs"):
+            with pytest.raises(InputError, match=f"{nothing} must be at least 1, got 0"):
+                regressor.continue_with(rows, **{nothing: 0})
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"), [(GPRegressor, targets), (GPClassifier, labels)], ids=["real", "class"]
+)
+class TestMethods:
+    @pytest.mark.parametrize("method", [3, None])
+    def test_what_is_no_method_is_refused(self, kind, target, method):
+        X = inputs()
+        with pytest.raises(InputError, match=f"method must be .* got {method}"):
+            kind(method=method).fit(X, target(X))
+
+    def test_an_approximation_stands_for_a_method(self, kind, target):
+        X, settings = inputs(), {"learn_hyperparameters": False, "random_state": 0}
+        flow = lgp.GaussianParticleFlow()
+        found = [kind(method=m, **settings).fit(X, target(X)) for m in (flow, flow.as_method())]
+        np.testing.assert_array_equal(*(each.predict(X) for each in found))
 
 
 class TestState:

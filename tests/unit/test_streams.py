@@ -380,6 +380,25 @@ class TestEstimators:
         with pytest.raises(lgp.InputError, match="exposure"):
             stream.partial_fit(X, y)
 
+    def test_bounds_are_not_taken_for_events(self):
+        X, f, _ = table(60)
+        stream = lgp.GPRegressor(likelihood="weibull", random_state=0, n_inducing=10)
+        stream.set_params(learn_hyperparameters=False)
+        stream.partial_fit(X, np.exp(f), censored=np.zeros(60))
+        with pytest.raises(lgp.InputError, match=r"partial_fit\(\.\.\., censored="):
+            stream.partial_fit(X, np.exp(f))
+        with pytest.raises(lgp.InputError, match="reads no per-row 'upper'"):
+            stream.partial_fit(X, np.exp(f), censored=np.zeros(60), upper=np.ones(60))
+        assert stream.side_information_ == ["censored"]
+
+    def test_no_point_is_not_the_usual_number(self):
+        _, data = regression()
+        posterior = lgp.fit(
+            lgp.LatentGP(lgp.RBF(), lgp.Gaussian(0.1)), data, key=KEY, learn_hyperparameters=False
+        ).posterior
+        with pytest.raises(lgp.InputError, match="number"):
+            posterior.update(data.X, data.y, key=KEY, n_inducing=0)
+
     def test_a_stream_is_saved_and_goes_on(self, tmp_path):
         X, f, rng = table(200)
         y = f + 0.2 * rng.normal(size=len(X)) + 1e6

@@ -10,7 +10,7 @@ from latentgp.extensions import answer, offers
 from latentgp.kernels import has_effects, is_tabulated
 from latentgp.likelihoods import LeastSquares
 from latentgp.likelihoods.bernoulli import BinaryResponse
-from latentgp.methods.base import Method, check_is_method, check_method
+from latentgp.methods.base import Method, check_method
 from latentgp.methods.options import Hyperparameters
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Inducing, Representation
@@ -95,7 +95,6 @@ def treating(hyperparameters: str, choice: Choice, model: LatentGP, learned: boo
         raise InputError(
             f'hyperparameters must be "optimise", "integrate" or "sample", got {hyperparameters!r}.'
         )
-    check_is_method(choice.method)
     if hyperparameters == "optimise":
         return choice
     check_method(choice.method, model, False, 0, False)
@@ -253,7 +252,7 @@ def inducing_points(model: LatentGP, rows: int, n_inducing: int | None = None) -
 
     Of each part of a kernel, where parts are coefficients or effects of groups.
     """
-    number = min(rows, n_inducing or usual_number_of_points(model))
+    number = min(rows, usual_number_of_points(model) if n_inducing is None else n_inducing)
     of_parts = offers("effects") if has_effects(model.kernel) else ()
     return of_parts[0](number) if of_parts else Inducing(number=number)
 

@@ -13,7 +13,7 @@ from latentgp.errors import InputError
 from latentgp.extension import Entry
 from latentgp.extensions import present
 from latentgp.kernels import is_tabulated
-from latentgp.methods.base import Method
+from latentgp.methods.base import Method, StandsForMethod, check_is_method
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Representation
 from latentgp.site_inference.methods.augmented import AugmentedVI
@@ -82,10 +82,20 @@ for _extension in present().values():
     METHODS |= _extension.methods
 
 
-def of_name(method: str | Method) -> Any:
-    """Class of a named method, or the method given; either has the capabilities."""
+def as_method(given: Any) -> Method:
+    """A method itself, or the one that a value stands for; InputError of anything else."""
+    method = given.as_method() if isinstance(given, StandsForMethod) else given
+    check_is_method(method)
+    return method
+
+
+def of_name(method: Any) -> Any:
+    """Class of a named method, or the method given; either has the capabilities.
+
+    InputError of a name of none, or of what is no method.
+    """
     if not isinstance(method, str):
-        return method
+        return as_method(method)
     if method not in METHODS:
         names = ", ".join(["auto", *METHODS])
         raise InputError(f"method must be one of {names}, or a method object, got {method!r}.")

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from latentgp.likelihoods import Likelihood
-from latentgp.methods.base import Method
+from latentgp.methods.base import Method, StandsForMethod
 from latentgp.representations import Representation
 
 Degrees: TypeAlias = Literal["satterthwaite", "kenward-roger", "normal", "curvature"]  # of freedom
@@ -67,7 +67,7 @@ class EstimatorOptions:
     """
 
     likelihood: str | Likelihood = "auto"
-    method: str | Method = "auto"
+    method: str | Method | StandsForMethod = "auto"
     n_inducing: int | None = None
     representation: Representation | None = None
     depth: int = 1

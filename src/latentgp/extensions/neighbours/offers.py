@@ -36,7 +36,7 @@ def _beside_neighbours(model: LatentGP, rows: int, n_inducing: int | None) -> In
     Of a smooth part it has few points: neighbours see what these leave.
     """
     if has_effects(model.kernel):
-        return inducing_points(model, rows, n_inducing or 50)
+        return inducing_points(model, rows, 50 if n_inducing is None else n_inducing)
     without_points(model, rows, n_inducing)
     return None
 

@@ -27,7 +27,7 @@ from latentgp.choosing.choice import (
     usual_number_of_points,
 )
 from latentgp.choosing.kernels import FEWEST_ROWS, leaves_time, usual_kernel
-from latentgp.choosing.registry import method_from_name, names_in_words
+from latentgp.choosing.registry import as_method, method_from_name, names_in_words
 from latentgp.errors import InputError, refuse, warn_user
 from latentgp.extension import verb
 from latentgp.extensions import answer
@@ -230,7 +230,8 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             )
         shape, places = merged.X.shape, getattr(self, "places_", None)
         if self.depth != 1 and places is not None and places.on_globe:
-            places = warn_user("Hidden layers take longitude and latitude as a plane of degrees.")
+            warn_user("Hidden layers take longitude and latitude as a plane of degrees.")
+            places = None
         kernel = with_terms(kernel, self.mean, self.groups, shape[1], self._names(), places)
         level = None
         if apart and likelihood.is_location:
@@ -270,7 +271,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         elif isinstance(method, str):
             choice = method_from_name(method, model, merged.size, n_inducing, own)
         else:
-            choice = Choice(method, "asked for")
+            choice = Choice(as_method(method), "asked for")
         method, reason, _ = treating(asked, choice, model, self.learn_hyperparameters)
         gaussian = likelihood.is_jointly_gaussian and self.depth == 1
         if plain and gaussian and is_exact(method, model, merged.size):
@@ -391,7 +392,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         method = self._that_goes_on()
         own = getattr(method, "representation", None)
         if method.reads_batches:  # by itself
-            batches = method.continued(batch_size, epochs)
+            batches = method
         else:
             number, usual = self._number_of_points(), usual_number_of_points(self.model_)
             if own is None or own.traits.one_coefficient_a_row:
@@ -399,7 +400,8 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             elif not isinstance(own, SamplesCoefficients):
                 points = inducing_points(self.model_, usual, number)
                 method = dataclasses.replace(method, representation=points)
-            batches = answer("batches")(method, batch_size=batch_size or 1000, epochs=epochs or 20)
+            batches = answer("batches")(method)
+        batches = batches.continued(batch_size, epochs)
         model, centre = without_constant(self.model_)
         result = self._run(
             model,

@@ -156,10 +156,11 @@ class GPRegressor(NumberEstimator):
         side = given(noise_variance=noise_variance, censored=censored, upper=upper)
         if not hasattr(self, "posterior_"):
             return self.fit(X, y, sample_weight, **side)
+        self._check_sides(side, "partial_fit")
         data = self._rows(X, y, sample_weight, side, reset=False)
-        both = [*self.side_information_, *data.side_information]
-        self.side_information_ = list(dict.fromkeys(both))
-        return self._update_model(data, learn_hyperparameters)
+        self._update_model(data, learn_hyperparameters)
+        self.side_information_ = list(data.side_information)
+        return self
 
     def _rows(self, X: Any, y: Any, weights: Any, side: dict[str, Any], *, reset: bool) -> Data:
         outputs = np.asarray(y).shape[1:]
@@ -228,7 +229,10 @@ class GPRegressor(NumberEstimator):
         predictive = posterior.predict(X, **side_information)
         if return_cov:
             if return_std:
-                raise InputError("Ask for one of return_std and return_cov; the former is in both.")
+                raise InputError(
+                    "Ask for one of return_std and return_cov; return_cov has the variances on its "
+                    "diagonal."
+                )
             covariance = self._covariance(X)
             np.fill_diagonal(covariance, predictive.variance)
             return predictive.mean, covariance
