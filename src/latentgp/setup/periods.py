@@ -285,7 +285,8 @@ def stand_ins(model: LatentGP, data: Data) -> Float[np.ndarray, "N targets"]:
         y = (y[:, None] == largest).astype(np.float64)
     y = y.reshape(data.size, -1)
     if not likelihood.is_location and likelihood.targets != "class":
-        exposure = np.asarray(data.side_information.get("exposure", 1.0))
+        side = data.side_information
+        exposure = np.asarray(side.get("exposure", side.get("trials", 1.0)))
         y = y / np.broadcast_to(exposure, data.size)[:, None]
         y = ndtri(rankdata(y, axis=0, nan_policy="omit") / (data.size + 1))
     mean = np.nanmean(y, axis=0)

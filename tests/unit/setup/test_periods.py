@@ -6,7 +6,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp.hyperparameters.space import ParameterSpace
-from latentgp.setup.periods import better_periods, likely_periods
+from latentgp.setup.periods import better_periods, likely_periods, stand_ins
 
 RNG = np.random.default_rng(0)
 TIMES = np.sort(RNG.uniform(0, 40, 150))
@@ -27,6 +27,16 @@ def test_a_periodogram_has_peaks_at_all_periods_beside_a_trend():
 def test_a_periodogram_has_peaks_of_waves_whose_size_depends_on_another_input():
     X = np.stack([TIMES, RNG.uniform(-1, 1, 150)], axis=1)
     assert near(likely_periods(X, (X[:, 1] * WAVE)[:, None], np.ones(150), 0)[:1], 3.1)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "side"), [(lgp.Binomial(), "trials"), (lgp.Poisson(), "exposure")]
+)
+def test_numbers_for_periodograms_are_of_shares_and_rates(likelihood, side):
+    units = np.array([1.0, 100.0, 10.0, 1000.0])
+    rows = lgp.Data(np.arange(4.0), units * [1.0, 0.5, 0.2, 0.1], **{side: units})
+    found = stand_ins(lgp.LatentGP(lgp.RBF(), likelihood), rows)[:, 0]
+    assert np.all(np.diff(found) < 0)
 
 
 def test_a_periodogram_of_few_places_has_none():
