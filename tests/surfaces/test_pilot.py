@@ -91,7 +91,7 @@ class TestPlan:
             pilot.rows_within(0, gaussian=True)
 
     def test_searches_that_were_cut_short_are_said(self):
-        ended = contender("dense", 0.4, 0.01, 5.0)._replace(note="because max_seconds=3 were over")
+        ended = contender("dense", 0.4, 0.01, 5.0)._replace(note="because max_seconds=3 had passed")
         assert pilot.cut_short([contender("both", 0.3, 0.0, 20.0)]) == []
         (note,) = pilot.cut_short([contender("both", 0.3, 0.0, 20.0), ended])
         assert "before dense had been learned" in note

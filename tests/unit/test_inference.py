@@ -15,13 +15,14 @@ from scipy.optimize import OptimizeResult, minimize
 
 import latentgp as lgp
 from latentgp.extensions.batches.method import posterior_of_search
+from latentgp.inference import FitArguments
 from latentgp.methods.options import FitOptions
 from latentgp.runtime import checkpoint, progress
 from latentgp.runtime import compilation_cache as programs
 from latentgp.site_inference.methods import base as sites_methods
 from latentgp.site_inference.methods.base import converged_sites
 from latentgp.site_inference.search import hyperparameters, profiled_bound
-from latentgp.validation import as_key, check_arguments, check_bounds
+from latentgp.validation import as_key, check_arguments, check_bounds, key_of_draws
 from problems import BINARY, SMOOTH, X, classification, regression
 from slow import slow_parameters
 
@@ -357,12 +358,33 @@ def test_arguments_of_another_kind_are_named(arguments, says):
         check_arguments(**wanted | arguments)
 
 
-@pytest.mark.parametrize(("name", "least"), [("max_evaluations", 1), ("restarts", 0)])
-def test_options_have_bounds(name, least):
+@pytest.mark.parametrize(
+    ("name", "least", "advice"),
+    [
+        ("max_evaluations", 1, "learn_hyperparameters=False keeps"),
+        ("restarts", 0, "0 runs the search once"),
+        ("max_seconds", 0, "None sets no limit"),
+    ],
+)
+def test_options_have_bounds(name, least, advice):
     check_bounds(FitOptions(**{name: least}))
-    says = f"{name} must be at least {least}, got {least - 1}; learn_hyperparameters=False keeps"
+    says = f"{name} must be at least {least}, got {least - 1}; {advice}"
     with pytest.raises(lgp.InputError, match=says):
         lgp.fit(regression(), DATA, key=KEY, **{name: least - 1})
+
+
+def test_a_kernel_by_name_is_refused_in_words_of_a_user():
+    says = "^kernel must be \"auto\", or None to keep the model's, got 'rbf'"
+    options = FitArguments(key=KEY)
+    options.kernel = "rbf"
+    with pytest.raises(lgp.InputError, match=says):
+        lgp.fit.__wrapped__(regression(), DATA, options)
+
+
+def test_draws_need_a_key_and_a_number():
+    for key, number, says in ((0, 1, "key must be a random key"), (KEY, 1.5, "number must be")):
+        with pytest.raises(lgp.InputError, match=says):
+            key_of_draws(key, number)
 
 
 def test_a_key_may_be_of_the_older_kind_and_is_no_number():
@@ -465,7 +487,7 @@ def test_the_seconds_of_a_start_count(monkeypatch):
     result = lgp.fit(regression(), DATA, key=KEY, method=IN_BATCHES, max_seconds=0.3)
     assert len(result.history.seconds) == 1
     assert result.history.seconds[0] > 0.3
-    assert "max_seconds=0.3 were over" in str(result.diagnostics)
+    assert "max_seconds=0.3 had passed" in str(result.diagnostics)
 
 
 @pytest.mark.slow
@@ -524,6 +546,20 @@ def test_batches_start_from_sites_as_they_are_though_negative():
     assert np.min(converged.sites.precision) < 0
     np.testing.assert_allclose(said.white_mean, converged.posterior.white_mean, atol=1e-8)
     np.testing.assert_allclose(said.white_lower, converged.posterior.white_lower, atol=1e-8)
+
+
+def test_a_full_disk_leaves_the_old_checkpoint_and_nothing_else(tmp_path, monkeypatch):
+    def fail(tensors, path):
+        path.write_bytes(b"half")
+        raise OSError("disk full")
+
+    kept = checkpoint.Checkpoint(tmp_path / "file")
+    kept.write({"a": np.ones(3)})
+    before = (tmp_path / "file").read_bytes()
+    monkeypatch.setattr(checkpoint, "save_file", fail)
+    with pytest.warns(UserWarning, match="The search goes on.*disk full"):
+        kept.write({"a": np.zeros(3)})
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]
 
 
 @pytest.mark.parametrize("method", [lgp.ExactGP(), IN_BATCHES], ids=["whole", "batches"])

@@ -18,6 +18,7 @@ from safetensors.numpy import load, save_file
 
 from latentgp.errors import InputError, in_a_line, warn_user
 from latentgp.runtime.processes import is_first_process, of_first_process
+from latentgp.runtime.writing import written_whole
 
 Content = TypeVar("Content")
 CHECKPOINT_SECONDS = 10.0
@@ -116,17 +117,13 @@ class Checkpoint:
         if self.path is None or not is_first_process():
             return
         tensors = {**tensors, "made_with": np.frombuffer(self._made_with, np.uint8)}
-        partial = self.path.with_name(self.path.name + ".partial")
         try:
-            save_file({**tensors, _DIGEST: checksum(tensors)}, partial)
-            with partial.open("rb") as written:
-                os.fsync(written.fileno())
-            partial.replace(self.path)
-        except (OSError, SafetensorError) as error:
-            warn_user(
-                f"The checkpoint {self.path} cannot be written ({error}); the search goes on and "
-                "tries again later: make room for it."
-            )
+            with written_whole(self.path, SafetensorError) as partial:
+                save_file({**tensors, _DIGEST: checksum(tensors)}, partial)
+                with partial.open("rb") as written:
+                    os.fsync(written.fileno())
+        except InputError as error:
+            warn_user(f"The search goes on, and tries again later: the checkpoint {error}.")
 
 
 def checksum(tensors: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -194,7 +194,7 @@ class Run(Generic[StateT]):
             return ASKED
         if aborted:
             return INTERRUPTED if self._interrupts.happened else ABORTED
-        return f"max_seconds={limit:g} were over" if over else None
+        return f"max_seconds={limit:g} had passed" if over else None
 
     def _told(self, progress: RunProgress) -> bool:
         """Tell the callback; gives whether it asks for the end."""

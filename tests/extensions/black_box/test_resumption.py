@@ -81,6 +81,6 @@ def test_a_limit_ends_it_with_what_there_is(method, monkeypatch, capsys):
 
     monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.0)
     fit = run(method, max_seconds=0.0, verbose=1)
-    assert fit.diagnostics.ending == "max_seconds=0 were over"
+    assert fit.diagnostics.ending == "max_seconds=0 had passed"
     assert len(fit.history.bound) == 1
     assert capsys.readouterr().err.startswith("learning")

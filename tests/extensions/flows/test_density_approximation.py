@@ -127,7 +127,7 @@ def test_a_limit_ends_it_and_progress_is_shown(monkeypatch, capsys):
     monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.0)
     found = binary(SHORT, max_seconds=0.0, verbose=1)
     assert "made 20 steps" in found.diagnostics.verdict
-    assert "ended early because max_seconds=0 were over" in found.diagnostics.verdict
+    assert "ended early because max_seconds=0 had passed" in found.diagnostics.verdict
     assert "approximating: " in capsys.readouterr().err
 
 
