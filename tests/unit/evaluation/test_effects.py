@@ -166,3 +166,8 @@ def test_wrong_settings_are_errors(inputs, settings, said):
     posterior = fitted(inputs, inputs[:, 0], lgp.RBF())
     with pytest.raises(InputError, match=said):
         posterior.effects(inputs, **settings)
+
+
+def test_a_key_is_no_number(inputs):
+    with pytest.raises(InputError, match="key must be a random key"):
+        fitted(inputs, inputs[:, 0], lgp.RBF()).effects(inputs, key=0)

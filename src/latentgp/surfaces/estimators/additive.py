@@ -34,6 +34,7 @@ from latentgp.kernels.sphere import EARTH_RADIUS
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ConstantMean, Mean, OffsetMean, PerLatentMean, ZeroMean
 from latentgp.modules import stored
+from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
 from latentgp.rows.spread import median_distance
 from latentgp.setup.priors import Scales
@@ -248,7 +249,7 @@ def _points(X: Float[np.ndarray, "N D"], weights: PerRow | None) -> Float[np.nda
         how: Any = {} if weights is None else {"weights": weights, "method": "inverted_cdf"}
         return np.quantile(X, shares, axis=0, **how)
     if weights is None:
-        return X[np.linspace(0, len(X) - 1, min(_POINTS, len(X))).astype(int)]
+        return X[evenly(len(X), _POINTS)]
     return X[np.searchsorted(np.cumsum(weights), shares * np.sum(weights))]
 
 

@@ -19,9 +19,9 @@ from jaxtyping import Float, Key
 from latentgp.errors import InputError
 from latentgp.hyperparameters.summary import aligned
 from latentgp.posteriors.posterior import Posterior
-from latentgp.rows.arrays import as_inputs
+from latentgp.rows.arrays import as_inputs, evenly
 from latentgp.typing import Array
-from latentgp.validation import interval_levels
+from latentgp.validation import as_key, interval_levels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -216,12 +216,12 @@ class Effects:
             raise InputError(f'scale must be "response" or "latent", got {scale!r}.')
         self.columns = tuple(frame.columns if columns is None else columns)
         self.frame = frame
-        self.background = frame.iloc[evenly_spaced(len(frame), background)]
+        self.background = frame.iloc[evenly(len(frame), background)]
         self.level, self._ends = level, np.asarray(interval_levels(level))
         self._posterior, self._encode, self._scale = posterior, encode, scale
         self._draws, self._outputs = draws, None if outputs is None else tuple(outputs)
         self.response = response if scale == "response" else "f"
-        self._key = jax.random.key(0) if key is None else key
+        self._key = jax.random.key(0) if key is None else as_key(key)
 
     @classmethod
     def of_posterior(
@@ -369,7 +369,7 @@ class Effects:
     def _few(self, copies: int) -> "pd.DataFrame":
         """Background rows of which so many copies can be drawn together."""
         rows = self.background
-        return rows.iloc[evenly_spaced(len(rows), max(1, _MOST_ROWS // copies))]
+        return rows.iloc[evenly(len(rows), max(1, _MOST_ROWS // copies))]
 
     def _independent(self, picked: np.ndarray) -> "pd.DataFrame":
         """Rows whose columns come from rows of their own, of those in order of the column.
@@ -416,11 +416,6 @@ class Effects:
         if self._scale == "response" and self._outputs is not None and len(self._outputs) == count:
             return self._outputs
         return tuple(map(str, range(count))) if count > 1 else ("",)
-
-
-def evenly_spaced(rows: int, at_most: int) -> np.ndarray:
-    """Places of at most so many rows, evenly spaced."""
-    return np.unique(np.linspace(0, rows - 1, min(rows, at_most)).round().astype(int))
 
 
 def in_words(value: Any) -> str:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from latentgp.rows.arrays import evenly
 from latentgp.surfaces.evaluation import plots
-from latentgp.surfaces.evaluation.effects import Dependence, evenly_spaced, in_words
+from latentgp.surfaces.evaluation.effects import Dependence, in_words
 from latentgp.surfaces.evaluation.plots import drawing
 from latentgp.surfaces.report.figures import new_axes, picture
 from latentgp.surfaces.report.judged import Assessment
@@ -33,7 +34,7 @@ def forecast(judged: Assessment) -> Section | None:
     first, last = times.min(), times.max()
     grid = first + (last - first) * np.linspace(0, 1 + _HORIZON, _POINTS)
     places = np.flatnonzero(np.asarray(grid > last))
-    places = places[evenly_spaced(len(places), _LISTED)]
+    places = places[evenly(len(places), _LISTED)]
     series = None if by is None else texts_in(column_of(frame, by.name))
     labels = [None] if series is None else series.value_counts().index
     side, scale, said = _side(judged)
@@ -46,7 +47,7 @@ def forecast(judged: Assessment) -> Section | None:
             drawn = drawn & (series == label).to_numpy()
         found = model.predict(asked, _LEVEL, tell=lambda *_: None)
         axes, rows = new_axes(3.6), np.flatnonzero(drawn)
-        rows = rows[evenly_spaced(len(rows), _DRAWN)] if len(rows) else rows
+        rows = rows[evenly(len(rows), _DRAWN)] if len(rows) else rows
         if judged.classes is not None and len(judged.classes) > 2:
             blocks.append(_classes(judged, axes, asked[time.name], found, last, number, of))
             continue

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from latentgp._version import __version__
+from latentgp.hyperparameters.base import entry_labels
 from latentgp.kernels.base import ActiveDimensions, Scaled
 from latentgp.kernels.parts import parts_of
 from latentgp.kernels.per_latent import OwnKernels
+from latentgp.rows.arrays import evenly
 from latentgp.runtime.progress import stepwise
 from latentgp.surfaces.evaluation import metrics, plots
 from latentgp.surfaces.evaluation.comparison import LEVELS
@@ -20,7 +22,6 @@ from latentgp.surfaces.evaluation.effects import (
     Dependence,
     Effects,
     VarianceShares,
-    evenly_spaced,
     in_words,
 )
 from latentgp.surfaces.evaluation.plots import drawing
@@ -186,7 +187,7 @@ def residuals(judged: Assessment) -> Section:
     blocks: list[Block] = []
     if judged.mean is not None and judged.std is not None and np.all(np.isfinite(judged.std)):
         drawn = np.flatnonzero(judged.uncensored & np.isfinite(judged.mean))
-        drawn = drawn[evenly_spaced(len(drawn), _DRAWN)]
+        drawn = drawn[evenly(len(drawn), _DRAWN)]
         mean, std, y = judged.mean[drawn], judged.std[drawn], judged.y[drawn]
         reach = drawing.NORMAL_95 * std
         axes = plots.observed_against_predicted(
@@ -388,9 +389,9 @@ def _dependence_table(shown: Dependence) -> Table:
 def _scalars(draws: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray]]:
     """Chains of single numbers, some of them."""
     found = [
-        (path if not place else f"{path}[{', '.join(map(str, place))}]", values[:, :, *place])
+        (label, values[:, :, *place])
         for path, values in draws.items()
-        for place in np.ndindex(values.shape[2:])
+        for place, label in entry_labels(path, values.shape[2:]).items()
     ]
     return found[:_TRACED]
 
