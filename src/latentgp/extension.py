@@ -61,8 +61,8 @@ class Extension:
         package: its `__name__`.
         names: public names, by the module of the folder that defines them, separated by spaces.
         methods: entries of its methods by name.
-        offers: functions that "auto" asks, by what they are asked for (`latentgp.choosing.offers`):
-            where each is, "module:name".
+        offers: functions that "auto" asks, by what they are asked for: where each is,
+            "module:name".
         requires: names of the extensions whose code it imports.
         apart: public names that are reached through the package alone, such as `lgp.flows.Adam`.
         verbs: what methods of fits and posteriors do, "module:name" by their names.

@@ -10,7 +10,7 @@ from latentgp.methods.problem import Problem
 def check_bounds_are_told(method, monkeypatch):
     """Length-scales of a straight line are longer than they may be, which warnings say."""
 
-    def near(self, *, quiet=True):
+    def near(self, *, allows_little_noise=True):
         vector = self.space.to_vector()
         return vector - 0.05, vector + 0.05
 

@@ -153,9 +153,9 @@ class Problem:
         """The hyper-parameters that are learned, with their priors; none if they are fixed."""
         return self.space_at(self.scales)
 
-    def bounds(self, *, quiet: bool = True) -> tuple[HyperVector, HyperVector]:
+    def bounds(self, *, allows_little_noise: bool = True) -> tuple[HyperVector, HyperVector]:
         """Bounds of the search, see `search_bounds`."""
-        return search_bounds(self.space, self.scales, quiet=quiet)
+        return search_bounds(self.space, self.scales, allows_little_noise=allows_little_noise)
 
     def scales_of(self, data: Data) -> Scales:
         """Scales of other rows, and of the data seen so far; targets have the grid of all rows.

@@ -328,15 +328,16 @@ def grid_width(data: Data) -> float:
 
 
 def search_bounds(
-    space: ParameterSpace, of_rows: Scales, *, quiet: bool = True
+    space: ParameterSpace, of_rows: Scales, *, allows_little_noise: bool = True
 ) -> tuple[HyperVector, HyperVector]:
     """Bounds of the unconstrained vector: five orders of magnitude around what is typical.
 
-    Where the role does not say what is typical, a positive parameter's start does. If `quiet`,
-    which solves by iterations do not bear, noise variances may be ten orders smaller, for functions
-    without noise, a noise precision as much larger. Noise of rounded targets is at least rounding.
+    Where the role does not say what is typical, a positive parameter's start does. If
+    `allows_little_noise`, noise variances may be ten orders smaller, for functions without noise,
+    a noise precision as much larger: False for iterative solvers, which fail at tiny noise. Noise
+    of rounded targets is at least rounding.
     """
-    small = np.log(_NOISE_FACTOR if quiet else _BOUND_FACTOR)
+    small = np.log(_NOISE_FACTOR if allows_little_noise else _BOUND_FACTOR)
     lower, upper = [], []
     known = space.known
     for path, support in space.supports.items():

@@ -194,8 +194,8 @@ class SiteMethod(Method):
         algorithm = dataclasses.replace(algorithm, representation=ready)
         algorithm, data = self.summed(algorithm, model, data)
         space, scale = problem.space, problem.scales
-        quiet = not algorithm.representation.traits.estimates_evidence
-        bounds = problem.bounds(quiet=quiet)
+        exact = not algorithm.representation.traits.estimates_evidence
+        bounds = problem.bounds(allows_little_noise=exact)
         rows = data.padded(number_of_shards()).to_device()
         short, most = self.search, problem.options.max_evaluations
         runs = {"restarts": problem.options.restarts, "tolerance": problem.options.tolerance}

@@ -95,7 +95,7 @@ class FourierGP(CollapsedVI):
                 algorithm,
                 problem.space,
                 rows,
-                bounds=problem.bounds(quiet=False),
+                bounds=problem.bounds(allows_little_noise=False),
                 search=search,
                 key=problem.key,
                 restarts=problem.options.restarts,
@@ -110,7 +110,7 @@ class FourierGP(CollapsedVI):
             if again is None or renewals == _MOST_RENEWALS:
                 break
             problem, renewals = dataclasses.replace(problem, model=model), renewals + 1
-        space, bounds = problem.space, problem.bounds(quiet=False)
+        space, bounds = problem.space, problem.bounds(allows_little_noise=False)
         converged = converged_sites(algorithm, model, rows)
         found = SearchOutcome(algorithm, space, bounds, rows, model, learned, converged, search)
         return found if again is None else found.unsettled()

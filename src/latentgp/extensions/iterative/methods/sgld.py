@@ -146,7 +146,7 @@ class SGLD(Method):
         """The model at the mode given a part of the rows, and the curvature there."""
         rows = problem.data.evenly(self.subset).padded().to_device()
         algorithm = _algorithm(problem.model, Dense())
-        bounds = problem.bounds(quiet=False)
+        bounds = problem.bounds(allows_little_noise=False)
         learned = start_of_search(problem, algorithm, space, bounds, rows)
         sites = initial_sites(algorithm, problem.model, rows)
 

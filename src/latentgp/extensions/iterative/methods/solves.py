@@ -168,7 +168,7 @@ class SolvesGP(Method):
         held = dataclasses.replace(problem, model=model)
         found = method.run(held.with_options(learn_hyperparameters=False))
         own, made, names = found.diagnostics, len(told.vector), problem.options.input_names
-        at_their_bounds = at_bounds(space, vector, problem.bounds(quiet=False), names)
+        at_their_bounds = at_bounds(space, vector, problem.bounds(allows_little_noise=False), names)
         ended = made == self.iterations and moved <= _MOVED and bool(np.all(told.solved))
         diagnostics = dataclasses.replace(
             own,
@@ -186,7 +186,7 @@ class SolvesGP(Method):
         solves = self.solves.settled(data.size)
         evidence = SolvedEvidence(algorithm, space, data.to_device(), solves)
         size = self.step_size or (1.0 if self.optimiser == "adagrad" else 0.1)
-        step, lower, upper = map(jnp.asarray, (size, *problem.bounds(quiet=False)))
+        step, lower, upper = map(jnp.asarray, (size, *problem.bounds(allows_little_noise=False)))
         search = Ascent(evidence, self.optimiser, step, lower, upper)
         loop = _AscentLoop(search, space.to_vector(), problem.key, self.iterations)
         (_, told), reason = run_loop(loop, problem.control_with(self, self, space))
