@@ -244,7 +244,7 @@ def survival(folder: Path) -> str:
     others: dict[str, dict[str, float]] = defaultdict(dict)
     with (folder / "survival" / "published.csv").open() as file:
         for row in csv.DictReader(file):
-            if row["tune_measure"] == "harrell_c" and row["harrell_c"]:
+            if "harrell_c" in row["tune_measure"] and row["harrell_c"]:
                 others[row["task_id"]][row["learner_id"]] = float(row["harrell_c"])
     scores = {
         name: {**others[name], OURS: mean(line["harrell_c"] for line in of_set)}

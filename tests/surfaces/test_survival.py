@@ -1,9 +1,10 @@
 """Survival times: curves, quantiles and scores that know of censoring; what scikit-learn routes."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
-from scipy.stats import weibull_min
+from scipy.stats import kstest, weibull_min
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -11,6 +12,9 @@ from sklearn.preprocessing import StandardScaler
 
 import latentgp as lgp
 from latentgp import metrics
+from latentgp.choosing.kernels import law_of_times
+from latentgp.surfaces.tables.scores import spread_evenly
+from latentgp.surfaces.tables.start import sides_of
 
 generator = np.random.default_rng(0)
 X = generator.uniform(0, 4, (90, 1))
@@ -128,3 +132,191 @@ def test_cross_validation_routes_what_belongs_to_a_row():
     assert np.all(scores > 0.7)
     with pytest.raises(UnsetMetadataPassedError):  # of weights scikit-learn leaves the choice
         cross_val_score(counting, X, counts, cv=2, params={"sample_weight": exposure})
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", ["weibull", "censored-log-normal"])
+def test_law_that_times_are_drawn_from_is_chosen(name):
+    draws = np.random.default_rng(1)
+    x = draws.uniform(0, 4, (200, 1))
+    error = np.log(draws.exponential(size=200)) if name == "weibull" else draws.normal(size=200)
+    event, end = np.exp(1 + np.sin(x[:, 0]) + error), draws.exponential(20.0, 200)
+    side = {"censored": (end < event) * 1.0}
+    law, why = law_of_times(lgp.Data(x, np.minimum(event, end), **side))
+    assert (law, bool(why)) == (name, name != "weibull")
+
+
+@pytest.mark.quick
+def test_other_bounds_have_laws_that_take_them():
+    both = {"censored": np.array([2.0, 1.0]), "upper": np.array([3.0, 0.0])}
+    below = {"censored": np.array([-1.0, 0.0])}
+    x = np.arange(2.0)[:, None]
+    assert law_of_times(lgp.Data(x, np.ones(2), **both))[0] == "censored-weibull"
+    assert law_of_times(lgp.Data(x, np.arange(2.0), **below))[0] == "censored-gaussian"
+
+
+def test_auto_of_censored_times_says_its_law_and_kernel():
+    event = SCALE * np.exp(np.random.default_rng(2).normal(size=90))
+    times = np.minimum(event, LIMIT)
+    chosen = lgp.GPRegressor(random_state=0, max_evaluations=5)
+    chosen.fit(X, times, censored=(event > LIMIT) * 1.0)
+    assert isinstance(chosen.model_.likelihood.base, lgp.LogNormal)
+    assert "Likelihood: a log-normal's" in chosen.diagnostics_.verdict
+    assert "Kernel: " in chosen.diagnostics_.verdict
+    held = lgp.GPRegressor(learn_hyperparameters=False)
+    held.fit(X, TIME, censored=CENSORED)
+    assert isinstance(held.model_.likelihood, lgp.Weibull)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("kind", [1, -1])
+def test_targets_that_were_never_seen_are_refused(kind):
+    with pytest.raises(lgp.InputError, match=f"censored is {kind} in every row"):
+        lgp.GPRegressor().fit(X, TIME, censored=np.full(90, kind))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("law", [lgp.Weibull(), lgp.Censored(lgp.LogNormal())])
+def test_level_of_mostly_censored_times_is_the_time_of_all_over_the_events(law):
+    weights = np.random.default_rng(3).uniform(1, 2, 90)
+    for own, events in ((None, np.sum(1 - CENSORED)), (weights, weights @ (1 - CENSORED))):
+        total = TIME.sum() if own is None else weights @ TIME
+        found = law.latent_centre(TIME, own, {"censored": CENSORED})
+        assert found == pytest.approx(np.log(total / events))
+    assert np.isfinite(law.latent_centre(TIME, None, {"censored": np.ones(90)}))
+
+
+@pytest.mark.quick
+def test_transforms_of_the_true_law_are_uniform_though_most_times_are_censored():
+    draws = np.random.default_rng(4)
+    event, start = draws.exponential(size=4000), draws.exponential(1.5, 4000)
+    kind = draws.choice([1, -1, 2, 1, 1], 4000)
+    seen = np.where(kind == 1, event < start, np.where(kind == -1, event > start, False))
+    upper = np.where(event < start, start, np.inf)
+    y = np.where(kind == 2, np.where(event < start, 1e-9, start), start)
+    side = {"censored": np.where(seen, 0, kind)}
+    y = np.where(seen, event, y)
+    up_to = -np.expm1(-np.where(kind == 2, upper, y))
+    assert 0.1 < seen.mean() < 0.6
+    assert kstest(spread_evenly(-np.expm1(-y), up_to, side), "uniform").pvalue > 0.01
+    assert kstest(-np.expm1(-y[seen & (kind == 1)]), "uniform").pvalue < 1e-6
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("values", "event"),
+    [
+        ([1, 2, 2], "status=2"),
+        ([0, 1, 1], "status"),
+        ([False, True, True], "status"),
+        (["FALSE", "True", "true"], "status"),
+        ([1.0, 2.0, 2.0], "status=2"),
+        (["alive", "dead", "dead"], "status=dead"),
+        (pd.Categorical(["alive", "dead", "dead"]), "status=dead"),
+    ],
+)
+def test_events_are_read_as_tables_have_them(values, event):
+    frame = pd.DataFrame({"time": [1.0, 2.0, 3.0], "status": values})
+    assert sides_of(frame, {"event": event})["censored"].tolist() == [1, 0, 0]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        ({"event": "status"}, "holds '1', '2', not 0 and 1: .* such as 'status=2'"),
+        ({"censored": "status"}, "where 2 is an event: give it as event, 'status=2'"),
+        ({"event": "state"}, "no column 'state'"),
+        ({"event": "gaps=2"}, "'gaps' is missing in 1 row.*leave them out"),
+        ({"censored": "kind", "upper": "holes"}, "'holes' is missing in 1 row"),
+    ],
+)
+def test_events_and_bounds_that_cannot_be_read_are_refused(columns, sentence):
+    frame = pd.DataFrame({"time": [1.0, 2.0, 3.0], "status": [1, 2, 2], "gaps": [1, 2, None]})
+    frame = frame.assign(kind=[0, 2, 2], holes=[None, None, 4.0])
+    with pytest.raises(lgp.InputError, match=sentence):
+        sides_of(frame, columns)
+
+
+@pytest.mark.quick
+def test_upper_bounds_may_be_empty_where_there_is_none():
+    frame = pd.DataFrame({"time": [1.0, 2.0], "kind": [1, 2], "to": [None, 4.0]})
+    assert sides_of(frame, {"censored": "kind", "upper": "to"})["upper"][1] == 4
+
+
+@pytest.fixture(scope="module")
+def table():
+    status = np.where(CENSORED == 1, 1, 2)
+    frame = pd.DataFrame({"x": X[:, 0], "time": TIME, "status": status})
+    formula = "Surv(time, status == 2) ~ gp(x)"
+    settings = {"likelihood": "weibull", "random_state": 0, "max_evaluations": 10}
+    return frame, lgp.TableModel.fit(frame, formula=formula, **settings)
+
+
+def test_formula_of_a_time_and_an_event_predicts_curves_and_scores(table, tmp_path):
+    frame, model = table
+    assert model.side_columns == {"event": "status=2"}
+    assert f"time is seen in {90 - int(CENSORED.sum())} row(s), censored in " in str(model.notes)
+    found = model.predict(frame, quantiles=[0.5], above=[1, 2.5])
+    encoded = model.encoder.encode(frame)
+    curves = model.estimator.predict_survival(encoded, [1, 2.5])
+    np.testing.assert_allclose(found["probability_above_1"], curves[:, 0])
+    np.testing.assert_allclose(found["probability_above_2.5"], curves[:, 1])
+    median = model.estimator.predict_quantiles(encoded, 0.5)[:, 0]
+    np.testing.assert_allclose(found["quantile_0.5"], median)
+    scores = model.evaluate(frame)
+    expected = model.estimator.score(encoded, TIME, censored=CENSORED)
+    assert scores["concordance index of medians"] == expected
+    assert "concordance index of medians" not in model.evaluate(frame.head(1))
+    again = lgp.load(model.save(tmp_path / "model"))
+    assert again.evaluate(frame) == scores
+    pd.testing.assert_frame_equal(again.predict(frame.drop(columns="status")), model.predict(frame))
+    assert model.predict(frame, mean_only=True, above=[1]).shape == (90, 5)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"formula": "Surv(time) ~ x"}, "Surv is of a time and an event"),
+        ({"formula": "Surv(time, status == 2) ~ status"}, "the event 'status' is on the right"),
+        ({"formula": "time | cens(status) ~ x"}, "side columns hold trials, weights and bounds"),
+        ({"formula": "cbind(time, x) ~ status"}, r"or Surv\(time, event\)"),
+        ({"target": ["time", "x"]}, r"one target: .*GPRegressor\(\).fit"),
+        (
+            {"target": "time", "side_columns": {"event": "status=2", "censored": "x"}},
+            "leave censored out",
+        ),
+        ({"target": "time", "side_columns": {"event": "status=7"}}, "no row has an event by"),
+    ],
+)
+def test_what_a_table_of_times_refuses(settings, sentence):
+    frame = pd.DataFrame({"x": X[:, 0], "time": TIME, "status": np.where(CENSORED == 1, 1, 2)})
+    with pytest.raises(lgp.InputError, match=sentence):
+        lgp.TableModel.fit(frame, **settings)
+
+
+def test_classes_have_no_quantiles():
+    frame = pd.DataFrame({"x": X[:20, 0], "y": ["a", "b"] * 10})
+    model = lgp.TableModel.fit(frame, "y", random_state=0, max_evaluations=1)
+    with pytest.raises(lgp.InputError, match="quantiles and above are of numbers"):
+        model.predict(frame, above=[1.0])
+
+
+def test_intervals_of_persons_are_one_time_until_an_event():
+    """What is split at a time, and observed from there on, has the same likelihood."""
+    half = TIME / 2
+    first = pd.DataFrame({"x": X[:, 0], "start": 0.0, "stop": half, "dead": 0})
+    second = pd.DataFrame({"x": X[:, 0], "start": half, "stop": TIME, "dead": 1 - CENSORED})
+    whole = second.assign(start=0.0)
+    settings = {"random_state": 0, "method": "laplace", "max_evaluations": 8}
+    models = [
+        lgp.TableModel.fit(frame, formula="Surv(start, stop, dead) ~ x", **settings)
+        for frame in (pd.concat([first, second]), whole)
+    ]
+    split, one = (model.estimator for model in models)
+    assert isinstance(split.model_.likelihood, lgp.Censored)
+    assert split.posterior_.log_evidence == pytest.approx(one.posterior_.log_evidence, rel=1e-5)
+    np.testing.assert_allclose(models[0].predict(whole), models[1].predict(whole), rtol=1e-3)
+    assert models[0].side_columns == {"entry": "start", "event": "dead"}
+    assert 0 <= models[0].evaluate(second)["95 % interval coverage"] <= 1

@@ -259,7 +259,8 @@ class TestWhatARowCarries:
             ("exposure", "auto", "auto", ("count", "auto")),
             ("trials", "auto", "auto", ("count", "binomial")),
             ("trials", "count", "auto", ("count", "binomial")),
-            ("censored", "auto", "auto", ("regression", "weibull")),
+            ("censored", "auto", "auto", ("regression", "auto")),
+            ("event", "auto", "auto", ("regression", "auto")),
             ("exposure", "auto", "negative-binomial", ("count", "negative-binomial")),
         ],
     )
@@ -296,6 +297,16 @@ class TestWhatARowCarries:
         with pytest.raises(InputError, match="no column 'days'"):
             model.evaluate(bare)
 
+    @pytest.mark.filterwarnings("ignore:.*evaluations")
+    @pytest.mark.parametrize("kind", ["number", "count", "class"])
+    def test_scores_of_weighted_rows_are_those_of_copies(self, kind):
+        numbers = {"number": self.DAYS + _f, "count": self.VISITS, "class": self.VISITS > 9}
+        model, frame = fitted(numbers[kind], more={"copies": np.arange(ROWS) % 3})
+        copies = frame.loc[frame.index.repeat(frame["copies"])]
+        expected = model.evaluate(copies)
+        assert model.evaluate(frame, weights="copies") == pytest.approx(expected)
+        assert model.evaluate(frame) != pytest.approx(expected)
+
     @pytest.mark.filterwarnings("ignore")
     def test_errors_are_of_rows_that_are_not_censored(self):
         life = 5 * np.exp(_f) * _generator.weibull(2, ROWS)
@@ -307,7 +318,8 @@ class TestWhatARowCarries:
         predicted = model.predict(frame)[seen]
         error = np.sqrt(np.mean((predicted["mean"] - frame["y"][seen]) ** 2))
         assert scores["root mean squared error"] == pytest.approx(error)
-        inside = (predicted["lower"] <= frame["y"][seen]) & (frame["y"][seen] <= predicted["upper"])
-        assert scores["95 % interval coverage"] == pytest.approx(inside.mean())
         observed = interval_coverages(model.estimator, *model.encoded(frame))
-        assert observed[-1] == pytest.approx(inside.mean())
+        assert observed[-1] == scores["95 % interval coverage"]
+        X, y, side = model.encoded(frame)
+        expected = model.estimator.score(X, y, censored=side["censored"])
+        assert scores["concordance index of medians"] == pytest.approx(expected)

@@ -77,7 +77,7 @@ class RowBlock(NamedTuple):
     X: Float[np.ndarray, "N D"]  # inputs
     y: Float[np.ndarray, "N"]  # targets
     weights: Float[np.ndarray, "N"]
-    sizes: Float[np.ndarray, "N"]  # exposures or numbers of trials of counts, shape (N,)
+    sizes: Float[np.ndarray, "N"]  # exposures, trials, or whether a time is censored, shape (N,)
 
     def blocks(self, chosen: Sequence[Any]) -> list[RowBlock]:
         """Some of the rows, block by block."""

@@ -1,6 +1,6 @@
 """Choice of a stationary kernel by its evidence on a sample of rows, in NumPy: nothing compiles.
 
-The evidence is that of Gaussian noise, or of counts by Laplace's approximation, with the weak
+The evidence is that of Gaussian noise, or of counts and times by Laplace's approximation, with weak
 priors of hyper-parameters, maximised for each candidate (Rasmussen & Williams 2006, 5.4.1, 5.5.1).
 """
 
@@ -21,7 +21,16 @@ from latentgp.choosing.widening import widening
 from latentgp.kernels import RBF, InputWarping, Kernel
 from latentgp.kernels.metric import on_globe
 from latentgp.kernels.sphere import EARTH_RADIUS, on_unit_sphere
-from latentgp.likelihoods import Binomial, Gaussian, Likelihood, LogNegativeBinomial, Poisson
+from latentgp.likelihoods import (
+    Binomial,
+    Censored,
+    Gaussian,
+    Likelihood,
+    LogNegativeBinomial,
+    LogNormal,
+    Poisson,
+    Weibull,
+)
 from latentgp.likelihoods.bernoulli import BinaryResponse
 from latentgp.likelihoods.multiclass import ClassLikelihood
 from latentgp.models import LatentGP
@@ -46,6 +55,7 @@ _WILD = 5.0  # median deviations, beyond which targets with heavy tails are draw
 # Of a column with a long tail: distinct values, skewness, reach in deviations by the quartiles.
 _MANY_VALUES, _SKEW, _FAR, _QUARTILES = 10, 1.0, 5.0, 1.35
 _TAIL_ROWS = 20_000  # by which tails are judged
+_BY = "by the evidence of smooth functions of all inputs"
 
 
 @stored
@@ -120,7 +130,7 @@ class _Contest(NamedTuple):
     """What candidates compete for."""
 
     rows: RowBlock  # in typical sizes, centred
-    law: Law | None  # of counts or classes; None of functions and noise
+    law: Law | None  # of counts, times or classes; None of functions and noise
     space: _Coordinates
     middle: Float[np.ndarray, "E"]  # means of the coordinates
     families: tuple[str, ...] = tuple(FAMILIES)  # of the candidates
@@ -150,7 +160,7 @@ def usual_kernel(
     with one length-scale for all inputs, and where an input has a long tail the same of inputs as
     normal scores. Of classes an RBF of normal scores alone.
 
-    None where rows are few, where targets are neither a function and noise nor counts nor classes,
+    None where rows are few, where targets are no function and noise, counts, times or classes,
     where classes keep the RBF, and where no evidence can be had.
     """
     contest = _contest(data, likelihood, scale, places)
@@ -208,27 +218,47 @@ def usual_kernel(
     return KernelChoice(kernel, best.candidate.words(inputs), evidences, counted, wider)
 
 
-@one_blas_thread()
 def law_of_counts(data: Data) -> tuple[Literal["poisson", "negative-binomial"], tuple[str, ...]]:
-    """A Poisson's law, unless a negative binomial's evidence is two nats ahead, and why.
+    """A Poisson's law, unless a negative binomial's evidence is two nats ahead, and why."""
+    ahead = _ahead(LogNegativeBinomial(), Poisson(), data)
+    why = f"Likelihood: a negative binomial's, {ahead:.1f} nats ahead of a Poisson's {_BY}."
+    return ("negative-binomial", (why,)) if ahead > _MARGIN else ("poisson", ())
+
+
+def law_of_times(data: Data) -> tuple[str, tuple[str, ...]]:
+    """A Weibull's law, unless a log-normal's evidence is two nats ahead, and why.
+
+    Of other bounds than lower ones a Weibull's, or a Gaussian's where targets are not positive.
+    """
+    side = data.side_information
+    if not {"upper", "entry"}.isdisjoint(side) or np.any(side["censored"] == -1):
+        law = "Weibull" if np.all(data.y > 0) else "Gaussian"
+        why = f"Likelihood: a {law}'s, as rows have other bounds than lower ones."
+        return f"censored-{law.lower()}", (why,)
+    if np.any(data.y <= 0):
+        return "weibull", ()  # which says that they have to be positive
+    ahead = _ahead(Censored(LogNormal()), Weibull(), data)
+    why = f"Likelihood: a log-normal's, {ahead:.1f} nats ahead of a Weibull's {_BY}."
+    return ("censored-log-normal", (why,)) if ahead > _MARGIN else ("weibull", ())
+
+
+@one_blas_thread()
+def _ahead(other: Likelihood, usual: Likelihood, data: Data) -> float:
+    """How far a law's evidence is ahead of another's, in nats; minus infinity without evidence.
 
     Each evidence is that of the best of an RBF, a Matérn 1/2, the smoothest and the roughest of
     kernels, and of the better one with a length-scale that inputs share, on a sample of merged
     rows.
     """
     found = []
-    for law in (Poisson(), LogNegativeBinomial()):
+    for law in (usual, other):
         contest = _contest(data, law, scales(LatentGP(RBF(), law), data))
         if contest is None:
-            return "poisson", ()
+            return -np.inf
         contest = contest._replace(families=("RBF", "Matern12"))
         optima = _optima(contest, contest.rows.blocks(sample(contest)))
         found.append(max((own.log_evidence for own in optima), default=-np.inf))
-    if not found[1] > found[0] + _MARGIN:
-        return "poisson", ()
-    ahead = f"{found[1] - found[0]:.1f} nats ahead of a Poisson's"
-    by = "by the evidence of smooth functions of all inputs"
-    return "negative-binomial", (f"Likelihood: a negative binomial's, {ahead} {by}.",)
+    return found[1] - found[0] if found[1] > -np.inf else -np.inf
 
 
 def _contest(
@@ -255,7 +285,12 @@ def _contest(
     else:
         law = law_of(likelihood, 0.0 if scale.level is None else scale.level[0], spread)
         y = _targets(data, likelihood, spread) if law is None else np.asarray(data.y)
-        of_rows = np.asarray(next(iter(data.side_information.values()), of_rows))
+        side = data.side_information
+        if law is not None:
+            of_rows = np.asarray(next(iter(side.values()), np.full(data.size, law.size)))
+        bounds = side.get("censored", 0)
+        if len(side) > 1 or np.any(np.isin(bounds, (0, 1), invert=True)):
+            return None
     if y is None or not np.ptp(y) > 0:
         return None
     contest = _Contest(RowBlock(X, y, weights, of_rows), law, space, middle)

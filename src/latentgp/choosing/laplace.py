@@ -1,4 +1,4 @@
-"""Laplace's evidence of counts and its gradient, in NumPy (Rasmussen & Williams 2006, 3.4, 5.5)."""
+"""Laplace's evidence of counts and times, in NumPy (Rasmussen & Williams 2006, 3.4, 5.5)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,22 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import get_lapack_funcs
-from scipy.special import digamma, expit, gammaln, log_expit
+from scipy.special import digamma, expit, gammaln, log_expit, log_ndtr
 
-from latentgp.likelihoods import Binomial, Likelihood, LogNegativeBinomial, Poisson
+from latentgp.likelihoods import (
+    Binomial,
+    Censored,
+    Likelihood,
+    LogNegativeBinomial,
+    LogNormal,
+    Poisson,
+    Weibull,
+)
 
 # Nats that a step of Newton's promises: the last one; and one that is taken whatever a difference
 # of densities says, which for large counts is rounding. The most steps, and halvings of one.
 _ENOUGH, _SURE, _STEPS, _HALVINGS = 1e-9, 1e-2, 50, 12
+_FAR = 30.0  # exponents and deviations beyond, which laws of times have as these
 
 potrf, potri, potrs = get_lapack_funcs(("potrf", "potri", "potrs"), dtype=np.float64)
 
@@ -40,13 +49,14 @@ class Derivatives(NamedTuple):
 
 
 class Law(NamedTuple):
-    """A law of counts given one latent."""
+    """A law of counts or times given one latent."""
 
-    # given targets, latents, exposures or numbers of trials, and the parameter
+    # given targets, latents, what `RowBlock.sizes` are, and the parameter
     derivatives: Callable[[PerRow, PerRow, PerRow, float], Derivatives]
     level: float  # of the latent for typical targets
     scale: float  # typical deviation of the latent, and that of the level
     has_parameter: bool = False  # whether it has one of its own, positive
+    size: float = 1.0  # of rows of which nothing is said
 
 
 class Parts(NamedTuple):
@@ -58,11 +68,14 @@ class Parts(NamedTuple):
 
 
 def law_of(likelihood: Likelihood, level: float, scale: float) -> Law | None:
-    """The law of a likelihood of counts; None of others."""
-    derivatives = LAWS.get(type(likelihood))
+    """The law of a likelihood of counts, or of times that may be censored; None of others."""
+    base = likelihood.base if isinstance(likelihood, Censored) else likelihood
+    derivatives = LAWS.get(type(base))
     if derivatives is None:
         return None
-    return Law(derivatives, level, scale, has_parameter=derivatives is _negative_binomial)
+    is_of_times = derivatives in (_weibull, _log_normal)
+    has_parameter = is_of_times or derivatives is _negative_binomial
+    return Law(derivatives, level, scale, has_parameter, size=0.0 if is_of_times else 1.0)
 
 
 def laplace_evidence(
@@ -75,8 +88,8 @@ def laplace_evidence(
 ) -> Parts | None:
     """By algorithms 3.1 and 5.1, the level unknown; None without a factor, or without a mode.
 
-    The covariance is that of the latents in squares of the law's scale; sizes are exposures or
-    numbers of trials.
+    The covariance is that of the latents in squares of the law's scale; sizes are exposures,
+    numbers of trials, or 1 where a time is censored and 0 elsewhere.
     """
     unit = law.scale**2
     K = unit * (covariance + 1)
@@ -167,8 +180,39 @@ def _negative_binomial(y: PerRow, f: PerRow, sizes: PerRow, parameter: float) ->
     return Derivatives(value, slope, precision, third, (of_value, of_slope, of_precision))
 
 
+def _weibull(y: PerRow, f: PerRow, censored: PerRow, parameter: float) -> Derivatives:
+    """Of scale exp(f) and shape `parameter`."""
+    k, event = parameter, 1 - censored
+    z = np.clip(k * (np.log(y) - f), -_FAR, _FAR)
+    hazard = np.exp(z)  # up to y
+    value = event * (np.log(k) + z - np.log(y)) - hazard
+    slope, precision = k * (hazard - event), k**2 * hazard
+    of_value = event * (1 + z) - hazard * z
+    of_parameter = of_value, slope + k * hazard * z, precision * (2 + z)
+    return Derivatives(value, slope, precision, k * precision, of_parameter)
+
+
+def _log_normal(y: PerRow, f: PerRow, censored: PerRow, parameter: float) -> Derivatives:
+    """Of median exp(f), whose logarithm has the variance `parameter`."""
+    s, own = np.sqrt(parameter), censored == 1
+    z = np.clip((np.log(y) - f) / s, -_FAR, _FAR)
+    density = -0.5 * z**2 - 0.5 * np.log(2 * np.pi)
+    beyond = log_ndtr(-z)
+    first = np.where(own, np.exp(density - beyond), z)  # the derivatives of minus the logarithm
+    second = np.where(own, first * (first - z), 1.0)
+    third = np.where(own, second * (2 * first - z) - first, 0.0)
+    value = np.where(own, beyond, density - np.log(s * y))
+    of_value = np.where(own, first * z / 2, (z**2 - 1) / 2)
+    of_slope = -(second * z + first) / (2 * s)
+    of_precision = -(third * z / 2 + second) / parameter
+    of_parameter = of_value, of_slope, of_precision
+    return Derivatives(value, first / s, second / parameter, third / s**3, of_parameter)
+
+
 LAWS: dict[type[Likelihood], Callable[..., Derivatives]] = {
     Poisson: _poisson,
     Binomial: _binomial,
     LogNegativeBinomial: _negative_binomial,
+    Weibull: _weibull,
+    LogNormal: _log_normal,
 }

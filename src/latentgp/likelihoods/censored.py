@@ -16,7 +16,7 @@ from latentgp.numerics.log_space import log_interval
 from latentgp.rows.arrays import check_values
 from latentgp.typing import Latents, PerRow, Scalar
 
-_SIDES = "censored", "upper"
+_SIDES = "censored", "upper", "entry"
 _LEFT, _SEEN, _RIGHT, _INTERVAL = -1.0, 0.0, 1.0, 2.0
 
 
@@ -34,7 +34,9 @@ class Censored(OfBase):
 
     The rows carry `censored`: 0 where y was seen, 1 where the target is above y (right censoring),
     -1 where it is at most y (left censoring), and 2 where it is above y and at most `upper`
-    (interval censoring). Without it all were seen. Predictions are of the target itself.
+    (interval censoring). Without it all were seen. Rows that were observed from a time on carry
+    `entry`, which the target is known to exceed, as it would not be among the rows else (left
+    truncation; Klein & Moeschberger 2003, 3.4). Predictions are of the target itself.
 
     Args:
         base: with `log_tails`, such as `Gaussian()`, `StudentT()`, `LogNormal()` or `Weibull()`.
@@ -68,6 +70,13 @@ class Censored(OfBase):
     def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         own = _of_base(side)
         value = self.base.log_prob(y, f, own)
+        if "entry" in side:
+            # At zero the logarithm of a positive target has no derivatives.
+            entry = jnp.maximum(side["entry"], jnp.finfo(f.dtype).tiny)
+            return (
+                self.log_prob(y, f, {n: own for n, own in side.items() if n != "entry"})
+                - (self.base.log_tails(entry, f, own)[1])
+            )
         if "censored" not in side:
             return value
         kind = side["censored"]
@@ -90,7 +99,6 @@ class Censored(OfBase):
     predictive_moments = _without_bounds("predictive_moments")
     predictive_cdf = _without_bounds("predictive_cdf")
     predictive_quantiles = _without_bounds("predictive_quantiles")
-    latent_centre = _without_bounds("latent_centre")
     latent_start = _without_bounds("latent_start")
 
     def check_side_information(self, side: SideInformation) -> None:
@@ -107,3 +115,7 @@ class Censored(OfBase):
         kind = "above y where censored is 2, as targets are between them"
         advice = "give Data(..., upper=...), with any number in other rows"
         check_values("upper", upper, ~between | (y < upper), kind, advice)
+        entry = np.broadcast_to(side.get("entry", 0.0), y.shape)
+        late = (entry >= 0) & ("entry" not in side or (y > entry))
+        kind, advice = "at least zero and below y", "leave out rows that ended before they began"
+        check_values("entry", entry, late, kind, advice)

@@ -42,7 +42,10 @@ class PositiveLikelihood(ClosedMoments):
         return 1.0
 
     def latent_centre(self, y: PerRow, weights: PerRow | None, side: SideInformation) -> float:
-        return float(np.log(np.average(y, weights=weights)))
+        # Where times are censored, the time of all rows over their number of events.
+        events = np.broadcast_to(np.asarray(side.get("censored", 0.0)) != 1, y.shape)
+        total = np.average(y, weights=weights)
+        return float(np.log(total / max(np.average(events, weights=weights), 0.5 / len(y))))
 
 
 class Gamma(PositiveLikelihood, ClosedForms):
@@ -113,7 +116,7 @@ class Weibull(PositiveLikelihood, ClosedForms):
 
     def check_side_information(self, side: SideInformation) -> None:
         censored, kind = side.get("censored", 0.0), "0 (an event at y) or 1 (none until y)"
-        advice = "give one of these in every row"
+        advice = "give one of these in every row, or take Censored(Weibull()) for other bounds"
         check_values("censored", censored, np.isin(censored, [0.0, 1.0]), kind, advice)
 
 

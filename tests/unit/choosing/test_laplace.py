@@ -21,7 +21,12 @@ from latentgp.runtime.x64 import in_x64
 from latentgp.setup.priors import scales
 
 LEVEL, SCALE = 0.7, 2.0
-LIKELIHOODS = [lgp.Poisson(), lgp.LogNegativeBinomial(dispersion=2.5), lgp.Binomial()]
+LIKELIHOODS = [
+    *(lgp.Poisson(), lgp.LogNegativeBinomial(dispersion=2.5), lgp.Binomial()),
+    *(lgp.Weibull(2.5), lgp.Censored(lgp.LogNormal(2.5))),
+]
+OF_TIMES = lgp.Weibull, lgp.Censored
+SIDES = {lgp.Binomial: "trials", **dict.fromkeys(OF_TIMES, "censored")}
 SHAPES = [KernelShape("Matern52", 2), KernelShape("RationalQuadratic", 1)]
 NAMES = [type(likelihood).__name__ for likelihood in LIKELIHOODS]
 
@@ -33,6 +38,8 @@ def some_counts(likelihood, size=30):
     sizes = generator.integers(1, 6, size).astype(float)
     if isinstance(likelihood, lgp.Binomial):
         y = generator.binomial(sizes.astype(int), 1 / (1 + np.exp(-latent)))
+    elif isinstance(likelihood, OF_TIMES):
+        y, sizes = np.exp(latent) * generator.exponential(size=size), (sizes < 3) * 1.0
     else:
         y = generator.poisson(sizes * np.exp(latent))
     return RowBlock(X, y.astype(float), generator.integers(1, 4, size).astype(float), sizes)
@@ -40,7 +47,8 @@ def some_counts(likelihood, size=30):
 
 def logarithms(shape, likelihood):
     values = [*[0.3, -0.2][: shape.inputs], 0.4]
-    values += [np.log(2.5)] if isinstance(likelihood, lgp.LogNegativeBinomial) else []
+    own = isinstance(likelihood, (lgp.LogNegativeBinomial, *OF_TIMES))
+    values += [np.log(2.5)] if own else []
     return np.array(values + [0.3] * FAMILIES[shape.family].is_mixture)
 
 
@@ -65,7 +73,7 @@ def test_evidence_is_that_of_the_library(likelihood):
     at = logarithms(shape, likelihood)
     lengthscale, variance = np.exp(at[:2]), SCALE**2 * np.exp(at[2])
     kernel = lgp.Matern52(lengthscale=lengthscale, variance=variance) + lgp.Constant(SCALE**2)
-    side = {"trials" if isinstance(likelihood, lgp.Binomial) else "exposure": rows.sizes}
+    side = {SIDES.get(type(likelihood), "exposure"): rows.sizes}
     fitted = lgp.fit(
         lgp.LatentGP(kernel, likelihood, lgp.ConstantMean(LEVEL)),
         lgp.Data(rows.X, rows.y, weights=rows.weights, **side),

@@ -178,3 +178,31 @@ def test_a_quantile_has_its_share_of_the_targets_below(method):
 def test_a_level_that_is_none():
     with pytest.raises(lgp.InputError, match=r"level must be in \(0, 1\), got 90"):
         lgp.AsymmetricLaplace(level=90)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(("base", "known"), [case for case in BASES if case[1] is not None])
+@pytest.mark.parametrize("kind", [0, 1, 2])
+@pytest.mark.quick
+def test_rows_observed_from_a_time_on_have_the_law_of_what_exceeds_it(base, known, kind):
+    law, entry = lgp.Censored(base), 0.6
+    row = {"censored": jnp.asarray(float(kind)), "upper": jnp.asarray(UPPER)}
+    f = jnp.array([F])
+    given = law.log_prob(jnp.array(Y), f, row | {"entry": jnp.array(entry)})
+    plain = [known.logpdf(Y), known.logsf(Y), np.log(known.cdf(UPPER) - known.cdf(Y))][kind]
+    assert float(given) == pytest.approx(plain - known.logsf(entry), rel=1e-10)
+    start = row | {"entry": jnp.array(0.0)}
+    if isinstance(base, lgp.LogNormal | lgp.Weibull):
+        assert float(law.log_prob(jnp.array(Y), f, start)) == pytest.approx(plain, rel=1e-12)
+        of_law = jax.grad(lambda own: own.log_prob(jnp.array(Y), f, start))(law)
+        assert np.all(np.isfinite(jax.tree.leaves(of_law)))
+        curvature = jax.grad(jax.grad(lambda x: law.log_prob(jnp.array(Y), x[None], start)))(f[0])
+        assert -np.inf < float(curvature) <= 0
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("entry", [2.0, -1.0])
+def test_rows_that_end_before_they_begin_are_refused(entry):
+    law, side = lgp.Censored(lgp.Weibull()), {"entry": np.array([entry, 0.5])}
+    with pytest.raises(lgp.InputError, match="entry must be at least zero and below y, .*: 0;"):
+        law.check_rows(np.ones(2), side)

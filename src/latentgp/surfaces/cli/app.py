@@ -47,6 +47,20 @@ Order = Annotated[
     str | None, Option(help="Labels of ordered classes from lowest to highest: low,middle,high.")
 ]
 LeaveOut = Annotated[list[str] | None, Option(help="A column that is no input; again for more.")]
+Exposure = Annotated[str | None, Option(help="A column of counts' exposure.")]
+Trials = Annotated[
+    str | None, Option(help="A column of trials, of which the target counts successes.")
+]
+Event = Annotated[
+    str | None,
+    Option(help="A column of 1 where a time has its event, else 0; or COLUMN=VALUE of an event."),
+]
+IsCensored = Annotated[
+    str | None,
+    Option(help="A column of 1 where the target is a lower bound, else 0 (-1, 2: guide)."),
+]
+Upper = Annotated[str | None, Option(help="A column of upper bounds where --censored says 2.")]
+Entry = Annotated[str | None, Option(help="A column of times from which rows were observed.")]
 TaskName = Annotated[
     Literal["auto", "regression", "count", "classification", "ordinal"],
     Option(help="What kind of target it is; auto looks at the column."),
@@ -123,17 +137,12 @@ def fit(
             callback=_known_method,
         ),
     ] = "auto",
-    exposure: Annotated[str | None, Option(help="A column of counts' exposure.")] = None,
-    trials: Annotated[
-        str | None, Option(help="A column of trials, of which the target counts successes.")
-    ] = None,
-    censored: Annotated[
-        str | None,
-        Option(help="A column of 1 where the target is a lower bound, else 0 (-1, 2: guide)."),
-    ] = None,
-    upper: Annotated[
-        str | None, Option(help="A column of upper bounds where --censored says 2.")
-    ] = None,
+    exposure: Exposure = None,
+    trials: Trials = None,
+    event: Event = None,
+    censored: IsCensored = None,
+    upper: Upper = None,
+    entry: Entry = None,
     order: Order = None,
     weights: Annotated[str | None, Option(help="A column of row weights.")] = None,
     leave_out: LeaveOut = None,
@@ -230,7 +239,8 @@ def fit(
         options["priors"] = priors_from(prior)
     more: dict[str, Any] = {"time": time, "by": by, "formula": formula, "mean": mean}
     more["groups"] = groups or None
-    sides = {"exposure": exposure, "trials": trials, "censored": censored, "upper": upper}
+    sides = {"exposure": exposure, "trials": trials, "event": event}
+    sides |= {"censored": censored, "upper": upper, "entry": entry}
     target = target_of(target, formula)
     if in_batches:
         more = {
@@ -287,6 +297,14 @@ def predict(
     mean_only: Annotated[
         bool, Option(help="Of numbers and counts the mean alone, which is faster.")
     ] = False,
+    quantile: Annotated[
+        list[float] | None,
+        Option(help="A probability whose quantile is wanted too, 0.5 of the median; again."),
+    ] = None,
+    above: Annotated[
+        list[float] | None,
+        Option(help="A value or time that is exceeded with a probability wanted too; again."),
+    ] = None,
 ) -> None:
     """Predict every row of a table, with intervals; large ones part by part, and restartable."""
     from latentgp.surfaces.tables import check_table_path, read_table, write_table
@@ -296,13 +314,15 @@ def predict(
         raise InputError(f"--level must be strictly between 0 and 1, got {level}: try 0.95")
     check_table_path(out, data)
     table_model = _table_model(model)
+    settings: Any = {"level": level, "mean_only": mean_only}
+    settings |= {"quantiles": quantile or (), "above": above or ()}
     if is_large(data):
-        settings = {"level": level, "mean_only": mean_only, "with_inputs": with_inputs}
+        settings["with_inputs"] = with_inputs
         with _stoppable("the same command goes on from the rows predicted so far"):
             rows = predict_files(table_model, data, out, verbose=1, **settings)
     else:
         frame = read_table(data, table_model.read_as_text)
-        predictions = table_model.predict(frame, level, mean_only=mean_only)
+        predictions = table_model.predict(frame, **settings)
         write_table(beside(frame, predictions) if with_inputs else predictions, out)
         rows = len(frame)
     typer.echo(f"{rows} predictions written to {out}.")
@@ -312,6 +332,7 @@ def predict(
 def evaluate(
     model: ModelFile,
     data: Table,
+    weights: Annotated[str | None, Option(help="A column of row weights.")] = None,
     plot: Annotated[Path | None, Option(help="Save a calibration picture here.")] = None,
 ) -> None:
     """Score a model on a table whose target is known."""
@@ -320,7 +341,7 @@ def evaluate(
 
     table_model, frame = _with_rows(model, data, plot)
     tell = once()
-    for name, value in table_model.evaluate(frame, tell=tell).items():
+    for name, value in table_model.evaluate(frame, weights=weights, tell=tell).items():
         typer.echo(f"{name:32s} {value}" if isinstance(value, int) else f"{name:32s} {value:.4f}")
     if plot is not None:
         written = calibration_picture(table_model, frame, plot, tell)
@@ -529,6 +550,12 @@ def compare(
     budget: Annotated[float, Option(help="Seconds for --representations.")] = 120.0,
     order: Order = None,
     leave_out: LeaveOut = None,
+    exposure: Exposure = None,
+    trials: Trials = None,
+    event: Event = None,
+    censored: IsCensored = None,
+    upper: Upper = None,
+    entry: Entry = None,
     test_share: Annotated[float, Option(help="Share of the rows that is held out.")] = 0.3,
     seed: Annotated[int, Option(help="Of the split and the fits.")] = 0,
     n_inducing: Inducing = None,
@@ -544,6 +571,8 @@ def compare(
         check_picture_path(plot)
     if not 0 < test_share < 1:
         raise InputError(f"--test-share must lie in (0, 1), got {test_share}: try 0.3")
+    sides = {"exposure": exposure, "trials": trials, "event": event}
+    sides |= {"censored": censored, "upper": upper, "entry": entry}
     found = compare_on(
         read_table(data),
         target,
@@ -558,6 +587,7 @@ def compare(
         order=_labels(order),
         leave_out=leave_out or (),
         n_inducing=n_inducing,
+        side_columns={name: own for name, own in sides.items() if own is not None},
         progress=partial(typer.echo, err=True),
     )
     print_comparison(found, target)

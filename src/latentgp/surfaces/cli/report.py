@@ -17,7 +17,6 @@ from latentgp.surfaces.estimators import GPClassifier, GPOrdinalClassifier
 from latentgp.surfaces.evaluation import plots
 from latentgp.surfaces.evaluation.comparison import LEVELS, ComparisonRow, interval_coverages
 from latentgp.surfaces.evaluation.effects import Effects
-from latentgp.surfaces.tables.scores import uncensored
 from latentgp.surfaces.tables.values import Tell, warn
 
 if TYPE_CHECKING:
@@ -173,5 +172,4 @@ def _calibration(
         event = f"{model.target} = {classes[-1]}"
         return plots.reliability_diagram(None, y, shown, bins, classes=classes, event=event)
     observed = interval_coverages(estimator, X, y, side or {})
-    rows = int(uncensored(side or {}, len(y)).sum())
-    return plots.interval_calibration(None, LEVELS, observed, rows=rows)
+    return plots.interval_calibration(None, LEVELS, observed, rows=len(y))

@@ -96,6 +96,7 @@ REGRESSION: dict[str, Callable[[], Likelihood]] = {
     "censored-gaussian": lambda: Censored(Gaussian()),
     "censored-student-t": lambda: Censored(StudentT()),
     "censored-log-normal": lambda: Censored(LogNormal()),
+    "censored-weibull": lambda: Censored(Weibull()),
 }
 OF_OUTPUTS: dict[str, type[LinearOutputs]] = {
     "coregionalisation": LinearCoregionalisation,

@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
-from latentgp.errors import InputError
+from latentgp.choosing.kernels import law_of_times, leaves_time
+from latentgp.errors import InputError, refuse
 from latentgp.likelihoods import Gaussian, GPRegressionNetwork, Likelihood, LinearCoregionalisation
 from latentgp.modules import stored
 from latentgp.posteriors.posterior import Posterior
@@ -27,11 +28,12 @@ from latentgp.surfaces.estimators.base import (
     row_weights,
 )
 from latentgp.surfaces.estimators.likelihoods import OF_OUTPUTS, REGRESSION
+from latentgp.surfaces.estimators.precomputed import is_precomputed
 from latentgp.surfaces.evaluation.metrics import concordance_index, equally_long
 from latentgp.typing import Array
 from latentgp.validation import check_data
 
-SIDES = "noise_variance", "censored", "upper"
+SIDES = "noise_variance", "censored", "upper", "entry"
 
 # Latent functions that outputs share where none were asked for: a network has one for each weight.
 _SHARED = {LinearCoregionalisation: 4, GPRegressionNetwork: 1}
@@ -51,20 +53,21 @@ class GPRegressor(NumberEstimator):
             matrix of shape (N, N), and to predict one of covariances with the rows of the fit,
             (S, N), or (S, N + 1) with k(x, x) last, which has to be given unless the rows of the
             fit have one variance.
-        likelihood: the law of y: "gaussian" (what "auto" takes); "student-t", "laplace" or
-            "matern" where there are outliers; "heteroscedastic", "heteroscedastic-student-t" or
-            "log-noise" where the noise depends on the inputs; "warped" where y needs a transform;
-            "gamma", "log-normal" or "generalised-pareto" (excesses over a threshold) for y > 0,
-            "tweedie" or "hurdle-gamma" where y can be zero too; "weibull" for times that may be
-            censored, "censored-gaussian", "censored-student-t" or "censored-log-normal" for bounds
-            of any kind; "beta" for shares between 0 and 1, "zero-one-inflated-beta" where some
-            are at the ends; "asymmetric-laplace" for a median, `AsymmetricLaplace(level=0.9)` for
-            another quantile; "stochastic-volatility" where only the noise varies; or a likelihood
-            object of a real target, whose values are where the search starts. For several
-            outputs: "coregionalisation" (what "auto" takes then; up to four latent functions, of
-            few rows each with a `White` nugget unless there is a kernel),
-            "regression-network" (of one), or an object such as
-            `LinearCoregionalisation.for_targets(y, latents=2)`.
+        likelihood: the law of y: "gaussian" (what "auto" takes; of censored y "weibull" or
+            "censored-log-normal", the one with the higher evidence on a sample of rows);
+            "student-t", "laplace" or "matern" where there are outliers; "heteroscedastic",
+            "heteroscedastic-student-t" or "log-noise" where the noise depends on the inputs;
+            "warped" where y needs a transform; "gamma", "log-normal" or "generalised-pareto"
+            (excesses over a threshold) for y > 0, "tweedie" or "hurdle-gamma" where y can be zero
+            too; "weibull" for times that may be censored, "censored-gaussian",
+            "censored-student-t", "censored-log-normal" or "censored-weibull" for bounds of any
+            kind; "beta" for shares between 0 and 1, "zero-one-inflated-beta" where some are at the
+            ends; "asymmetric-laplace" for a median, `AsymmetricLaplace(level=0.9)` for another
+            quantile; "stochastic-volatility" where only the noise varies; or a likelihood object of
+            a real target, whose values are where the search starts. For several outputs:
+            "coregionalisation" (what "auto" takes then; up to four latent functions, of few rows
+            each with a `White` nugget unless there is a kernel), "regression-network" (of one), or
+            an object such as `LinearCoregionalisation.for_targets(y, latents=2)`.
         method: how; "auto" is exact up to 2,000 rows with Gaussian noise, gives each row its 20
             nearest up to 100,000 (300,000 of at most three inputs), and takes inducing points
             above. One of {methods}, or a method object such as `CollapsedVI(...)`.
@@ -72,7 +75,8 @@ class GPRegressor(NumberEstimator):
 
     Attributes:
         model_: the learned model, in the units of the data.
-        side_information_: which of "noise_variance", "censored" and "upper" it was fitted with.
+        side_information_: which of "noise_variance", "censored", "upper" and "entry" it was
+            fitted with.
         ...: as in `GPEstimator`.
 
     Example:
@@ -97,6 +101,7 @@ class GPRegressor(NumberEstimator):
         noise_variance: Any = None,
         censored: Any = None,
         upper: Any = None,
+        entry: Any = None,
     ) -> Self:
         """Learn hyper-parameters and the posterior.
 
@@ -110,11 +115,15 @@ class GPRegressor(NumberEstimator):
                 of the "censored" likelihoods also -1 where it is at most y, and 2 where it is above
                 y and at most `upper`; shape (N,).
             upper: the other bound where `censored` is 2, any number elsewhere; shape (N,).
+            entry: of the "censored" likelihoods a time from which a row was observed, zero if
+                from the beginning; shape (N,). Rows of one subject from entry to y may have inputs
+                of their own.
         """
-        side = given(noise_variance=noise_variance, censored=censored, upper=upper)
+        side = given(noise_variance=noise_variance, censored=censored, upper=upper, entry=entry)
         data = self._rows(X, y, sample_weight, side, reset=True)
         rows = data.merged_rows()
-        likelihood = self._chosen_for(rows.merged)
+        default, why = self._law_of(rows.merged)
+        likelihood = self._chosen_for(rows.merged, default)
         if likelihood.targets != "real":
             raise InputError(
                 f"GPRegressor needs a likelihood of real targets, got {type(likelihood).__name__}; "
@@ -123,7 +132,24 @@ class GPRegressor(NumberEstimator):
         check_data(likelihood, data)
         self.side_information_ = list(data.side_information)
         centre = _centre(rows.merged) if likelihood.is_location else 0.0
-        return self._fit_model(rows, likelihood, centre)
+        return self._fit_model(rows, likelihood, centre, why)
+
+    def _law_of(self, data: Data) -> tuple[str, tuple[str, ...]]:
+        """The law that "auto" takes of one output, and why."""
+        censored = data.side_information.get("censored")
+        if censored is None:
+            return "gaussian", ()
+        none_seen = np.all(censored == censored[0]) and censored[0] in (-1, 1)
+        refuse(
+            {
+                f"censored is {censored[0]:g} in every row, so that targets have no bound on the "
+                "other side; give 0 where the target was seen.": none_seen
+            }
+        )
+        asked = self.likelihood == "auto" and self.learn_hyperparameters and data.y.ndim == 1
+        seen = not is_precomputed(self.kernel)  # whose inputs are numbers of rows
+        in_time = leaves_time(self.max_seconds, data.size)
+        return law_of_times(data) if asked and seen and in_time else ("weibull", ())
 
     def partial_fit(
         self,
@@ -134,6 +160,7 @@ class GPRegressor(NumberEstimator):
         noise_variance: Any = None,
         censored: Any = None,
         upper: Any = None,
+        entry: Any = None,
         learn_hyperparameters: bool = False,
     ) -> Self:
         """Update the model with further rows; earlier rows are not needed. The first call is `fit`.
@@ -148,12 +175,13 @@ class GPRegressor(NumberEstimator):
             noise_variance: known noise variance a row.
             censored: whether y is a bound.
             upper: the other bound.
+            entry: from when a row was observed.
             learn_hyperparameters: lets these rows change the hyper-parameters too.
 
         Raises:
             InputError: a method that keeps draws, "laplace" or "ep"; rows that do not fit.
         """
-        side = given(noise_variance=noise_variance, censored=censored, upper=upper)
+        side = given(noise_variance=noise_variance, censored=censored, upper=upper, entry=entry)
         if not hasattr(self, "posterior_"):
             return self.fit(X, y, sample_weight, **side)
         self._check_sides(side, "partial_fit")
@@ -176,7 +204,7 @@ class GPRegressor(NumberEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def _chosen_for(self, data: Data) -> Likelihood:
+    def _chosen_for(self, data: Data, default: str) -> Likelihood:
         several = data.y.ndim == 2
         if several and isinstance(self.likelihood, str) and self.likelihood in REGRESSION:
             raise InputError(
@@ -187,7 +215,7 @@ class GPRegressor(NumberEstimator):
         if several:
             chosen = self._chosen("coregionalisation", OF_OUTPUTS)
         else:
-            chosen = self._chosen("gaussian", REGRESSION)
+            chosen = self._chosen(default, REGRESSION)
         if isinstance(chosen, Likelihood):
             return chosen
         if not several:

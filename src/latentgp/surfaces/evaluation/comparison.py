@@ -25,7 +25,7 @@ from latentgp.surfaces.estimators import (
 from latentgp.surfaces.evaluation import metrics, pilot
 from latentgp.surfaces.tables import split_target
 from latentgp.surfaces.tables.model import TableModel
-from latentgp.surfaces.tables.scores import distances, uncensored
+from latentgp.surfaces.tables.scores import distances, transforms, uncensored
 from latentgp.surfaces.tables.start import TASKS, choose_task
 from latentgp.surfaces.tables.targets import Task
 from latentgp.surfaces.tables.values import checked_frame, listed, texts_in
@@ -42,6 +42,7 @@ LIKELIHOODS: dict[Task, tuple[str, ...]] = {
     "classification": ("auto",),
     "ordinal": ("ordinal",),
 }
+_OF_TIMES = "weibull", "censored-log-normal", "censored-gaussian"
 
 
 @stored_as("Compared")
@@ -67,8 +68,8 @@ class ComparisonRow(NamedTuple):
             `apart` measures them; NaN but of representations.
         bound: log evidence, or its bound, nats a row to learn from; NaN of methods that only
             approximate it.
-        note: why there was no fit, or what the verdict warns of; empty if nothing. Errors,
-            coverage and calibration leave censored rows out, which it says.
+        note: why there was no fit, or what the verdict warns of; empty if nothing. Errors leave
+            censored rows out, which it says.
     """
 
     name: str
@@ -176,7 +177,8 @@ def compare(
     named = next((name for name in likelihoods if name in TASKS), "auto")
     sides, order_given = settings.get("side_columns") or {}, settings.get("order")
     chosen, said, _ = choose_task(split.target, task, named, sides, order_given)
-    usual = LIKELIHOODS[chosen] if said == "auto" and not representations else (str(said),)
+    usual = _OF_TIMES if {"event", "censored"} & sides.keys() else LIKELIHOODS[chosen]
+    usual = usual if said == "auto" and not representations else (str(said),)
     likelihoods = likelihoods or usual
     tried, notes = {}, []
     known = np.flatnonzero(frame.index.isin(split.inputs.index))
@@ -280,7 +282,7 @@ def _one(
     if groups := getattr(model.encoder, "groups", ()):
         notes.append(f"Every level of {listed(own.name for own in groups)} has an effect.")
     if censored:
-        notes.append(f"Of {censored} censored rows only the density is scored.")
+        notes.append(f"Errors leave {censored} censored rows out.")
     evidence = model.estimator.posterior_.evidence
     if evidence is not None and evidence.kind != "approximation":
         scores["bound"] = evidence.value / len(train)
@@ -313,13 +315,11 @@ def _scores(
     predictive = estimator.posterior_.predict(X, **side)
     nlpd, seen = -predictive.log_prob(y), uncensored(side, len(y))
     censored = int(np.sum(~seen))
-    if not seen.any():
-        return nlpd, {}, censored
-    far = distances(estimator, y, predictive, seen)
+    far = distances(estimator, y, predictive, seen) if seen.any() else {}
     coverages = interval_coverages(estimator, X, y, side)
     scores = {
-        "error": far["root mean squared error"],
-        "absolute_error": far["mean absolute error"],
+        "error": far.get("root mean squared error", _NAN),
+        "absolute_error": far.get("mean absolute error", _NAN),
         "crps": far.get("CRPS", _NAN),
         "deviance": far.get("Poisson deviance", _NAN),
         "coverage": float(coverages[-1]),
@@ -363,18 +363,13 @@ def _best(scored: Sequence[Scored]) -> Scored | None:
 def interval_coverages(
     estimator: GPRegressor | GPCountRegressor, X: np.ndarray, y: np.ndarray, side: dict[str, Any]
 ) -> np.ndarray:
-    """Share of rows inside their central interval, for each of `LEVELS`; censored ones left out.
+    """Share of rows inside their central interval, for each of `LEVELS`.
 
-    The interval of a count holds more than its level, as counts are whole. So theirs is of the
-    randomised probability integral transform, uniform if the model is right: F(y) - v p(y) with v
-    uniform, drawn with seed 0 (Czado, Gneiting & Held 2009, section 2.1).
+    The interval of a count holds more than its level, as counts are whole. So theirs, and that of
+    censored targets, is of the randomised probability integral transform.
     """
-    if isinstance(estimator, GPCountRegressor):
-        predictive = estimator.posterior_.predict(X, **side)
-        v = np.random.default_rng(0).uniform(size=len(y))
-        transform = predictive.cdf(y) - v * np.exp(predictive.log_prob(y))
-        return np.mean(np.abs(2 * transform - 1)[:, None] <= LEVELS, axis=0)
-    seen = uncensored(side, len(y))
-    X, y, side = X[seen], y[seen], {name: values[seen] for name, values in side.items()}
+    if isinstance(estimator, GPCountRegressor) or "censored" in side:
+        u = transforms(estimator.posterior_.predict(X, **side), y, side)
+        return np.mean(np.abs(2 * u - 1)[:, None] <= LEVELS, axis=0)
     intervals = (estimator.predict_interval(X, level, **side) for level in LEVELS)
     return np.array([metrics.interval_coverage(y, *ends) for ends in intervals])

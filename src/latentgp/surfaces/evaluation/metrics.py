@@ -9,6 +9,7 @@ weight w equals w copies of the row.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from typing import NamedTuple
 
 import numpy as np
@@ -169,10 +170,15 @@ def concordance_index(
     y, predicted, censored = equally_long(y=y, predicted=predicted, censored=censored)
     _refuse_rows("censored", ~np.isin(censored, (0, 1)), "something else than 0 and 1")
     right, known = 0.0, 0
-    for event in np.flatnonzero(censored == 0):  # O(N) memory, unlike all pairs at once
-        later = predicted[(y > y[event]) | ((y == y[event]) & (censored == 1))]
-        known += later.size
-        right += np.sum(later > predicted[event]) + 0.5 * np.sum(later == predicted[event])
+    later: list[float] = []  # predictions of rows that come after, in their order
+    order = np.lexsort((censored == 0, -y))  # the latest first, of equal ones what is censored
+    differ = np.diff(y[order]).astype(bool) | np.diff(censored[order]).astype(bool)
+    for rows in np.split(order, 1 + np.flatnonzero(differ)):
+        for own in predicted[rows] if censored[rows[0]] == 0 else ():
+            known += len(later)
+            right += len(later) - (bisect_left(later, own) + bisect_right(later, own)) / 2
+        for own in predicted[rows]:
+            insort(later, own)
     if not known:
         raise InputError(
             "no two rows have a known order: give at least one event before another row's time"

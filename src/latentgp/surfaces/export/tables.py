@@ -53,7 +53,9 @@ def export_table_model(
         "formula": _formula(model),
         "read_as_text": model.encoder.read_as_text,
         "side_columns": {
-            name: [column, SIDES[name].without] for name, column in model.side_columns.items()
+            name: [column, SIDES[name].without]
+            for name, column in model.side_columns.items()
+            if name != "event"  # no prediction depends on it
         },
         "test_columns": columns,
         "test_answers": list(map(str, answers.columns)),

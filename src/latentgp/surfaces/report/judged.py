@@ -17,7 +17,7 @@ from latentgp.surfaces.estimators.fingerprints import fingerprints, share_known
 from latentgp.surfaces.estimators.terms import check_leaves_out
 from latentgp.surfaces.evaluation.leave_one_out import leave_one_out
 from latentgp.surfaces.tables.model import TableModel
-from latentgp.surfaces.tables.scores import uncensored
+from latentgp.surfaces.tables.scores import spread_evenly, uncensored
 
 _MOSTLY = 0.5  # of the rows known to the model: then they are judged as its own
 
@@ -46,15 +46,16 @@ class Assessment:
 
     @property
     def transform(self) -> Float[np.ndarray, "N"] | None:
-        """Probability integral transforms of what is not censored, spread evenly within counts.
+        """Probability integral transforms, spread evenly within counts and what is censored.
 
-        Uniform where the model is calibrated (Czado, Gneiting & Held 2009, section 2.1).
+        Without rows of two bounds, or observed from a time on, which are not predicted.
         """
         if self.below is None or self.up_to is None:
             return None
-        v = np.random.default_rng(0).uniform(size=len(self.y))
-        u = self.below + v * (self.up_to - self.below)
-        return u[self.uncensored & np.isfinite(u)]
+        side = self.data.side_information
+        u = spread_evenly(self.below, self.up_to, side)
+        known = np.not_equal(side.get("censored", 0), 2) & (np.asarray(side.get("entry", 0)) <= 0)
+        return u[np.isfinite(u) & known]
 
 
 def judged(model: TableModel, frame: pd.DataFrame) -> Assessment:

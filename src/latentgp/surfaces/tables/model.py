@@ -46,16 +46,18 @@ from latentgp.surfaces.tables.formula.encoder import (
     rows_without_gaps,
     target_of,
     with_offset,
+    with_sides,
 )
 from latentgp.surfaces.tables.grids import GridRows, is_grid, rows_with_target
 from latentgp.surfaces.tables.notation import Notation, stays_text
 from latentgp.surfaces.tables.rows import TableRows, sample_of
-from latentgp.surfaces.tables.scores import classification_scores, regression_scores, uncensored
+from latentgp.surfaces.tables.scores import classification_scores, regression_scores
 from latentgp.surfaces.tables.start import (
     ESTIMATORS,
     SIDES,
     Estimator,
     TableStart,
+    column_of_side,
     sides_of,
     start,
     taken_out,
@@ -187,7 +189,8 @@ class TableModel:
                 are on the globe, as longitude and latitude, others on a plane, as easting and
                 northing.
             target: the column to predict; of a formula the one on its left, of a DataArray itself.
-            formula: such as "y ~ x1 + gp(x2, x3) + (1 | clinic)", in place of all columns: fixed
+            formula: such as "y ~ x1 + gp(x2, x3) + (1 | clinic)", or "Surv(time, event) ~ x1", in
+                place of all columns: fixed
                 effects, Gaussian processes, effects of groups; x1:gp(x2, x3) is a coefficient of
                 x1 that varies with x2 and x3. With neither an intercept nor all
                 levels of a category it has a prior mean of zero. offset(x) is added to f as it is,
@@ -195,10 +198,13 @@ class TableModel:
             task: "auto" goes by the likelihood, the side columns, or the order; or else guesses by
                 the target's type; and says so in the notes.
             likelihood: by name, or an object; "auto" is the task's usual one, "binomial" where
-                there are trials, "weibull" where there are censored rows.
+                there are trials, a Weibull's or a log-normal's, the one with the higher evidence,
+                where times may be censored.
             weights: a column of row weights, which is then not an input.
             side_columns: columns of what the likelihood reads a row, such as
-                {"exposure": "days"}; they are then no inputs.
+                {"exposure": "days"}; they are then no inputs. {"event": "dead"} holds true or 1
+                where a time has its event, or {"event": "status=2"} a value that means one;
+                {"entry": "start"} the time from which a row was observed.
             order: of an ordinal target, its labels from lowest to highest; None takes that of
                 numbers, or of a category with an order.
             leave_out: columns that are no inputs.
@@ -219,9 +225,16 @@ class TableModel:
             InputError: no such column, or a target, side column or order that the task has none of;
                 a formula that cannot be read.
         """
+        refuse(
+            {
+                "a table has one target: name one column, or fit several outputs by "
+                f"GPRegressor().fit(X, frame[{target}])": type(target) is list
+            }
+        )
         table, target, left = rows_with_target(frame, None if target is None else name_of(target))
         target = target_of(target, formula)
-        sides = with_offset(formula, named := side_columns or {})
+        named = with_sides(formula, side_columns or {})
+        sides = with_offset(formula, named)
         asked = task, likelihood, order, named
         if sides != named and not takes_exposure(table, target, *asked):
             sides = named
@@ -344,7 +357,8 @@ class TableModel:
             return Data(X, y, weights=row_weights, **side)
 
         own_columns = model.encoder.column_names
-        used = [*own_columns, target, *([weights] if weights else []), *sides.values()]
+        used = [*own_columns, target, *([weights] if weights else [])]
+        used += model._own_sides.values()
         estimator.continue_with(
             TableRows(files, convert, used, target=target, weights=weights),
             batch_size=batch_size,
@@ -375,13 +389,19 @@ class TableModel:
         if not (is_grid(frame) or isinstance(frame, Mapping)):
             return None
         where = () if self.places is None else self.places.columns
-        names = *self.encoder.column_names, *self.side_columns.values(), *where, *more
+        names = *self.encoder.column_names, *self._own_sides.values(), *where, *more
         return GridRows.of(frame, [name for name in names if name is not None])
+
+    @property
+    def _own_sides(self) -> dict[str, str]:
+        """Columns of the table that side information is read from, by its names."""
+        return {name: column_of_side(name, own) for name, own in self.side_columns.items()}
 
     def _sides(self, frame: pd.DataFrame, tell: Tell) -> dict[str, np.ndarray]:
         """Side information of a table that may lack it; says what is taken then."""
-        known = {name: column for name, column in self.side_columns.items() if column in frame}
-        for name, column in self.side_columns.items():
+        columns = self._own_sides
+        known = {name: own for name, own in self.side_columns.items() if columns[name] in frame}
+        for name, column in columns.items():
             without = SIDES[name].without
             if name not in known and without is not None:
                 tell(f"the table has no column {column!r}", f": {without}")
@@ -399,7 +419,14 @@ class TableModel:
         return next(task for task, kind in ESTIMATORS.items() if isinstance(self.estimator, kind))
 
     def predict(
-        self, frame: Any, level: float = 0.95, *, mean_only: bool = False, tell: Tell = warn
+        self,
+        frame: Any,
+        level: float = 0.95,
+        *,
+        mean_only: bool = False,
+        quantiles: Sequence[float] = (),
+        above: Sequence[float] = (),
+        tell: Tell = warn,
     ) -> Any:
         """Predictions, one a row of the table, or one a cell of a grid.
 
@@ -414,6 +441,10 @@ class TableModel:
                 values, is a grid of them.
             level: probability that an interval holds.
             mean_only: of numbers and counts give `mean` alone, which is several times faster.
+            quantiles: probabilities of numbers' and counts' quantiles that are wanted too, as
+                columns `quantile_0.5` and the like.
+            above: values of which the probability that the target exceeds them is wanted too, as
+                `probability_above_365`: of times a survival curve.
             tell: warns; `tables.once()` does so once for all parts of a table.
 
         Returns:
@@ -433,21 +464,31 @@ class TableModel:
             Frozen({'quantile': 2, 'x': 3})
         """
         if grid := self._grid(frame):
-            found = self.predict(grid.rows, level, mean_only=mean_only, tell=tell)
+            more: Any = {"quantiles": quantiles, "above": above, "tell": tell}
+            found = self.predict(grid.rows, level, mean_only=mean_only, **more)
             return grid.shaped(found, level)
         upper_level = interval_levels(level)[1]
         frame = self._read(frame)
         side: dict[str, Any] = self._sides(frame, tell)
         X = self.encoder.encode(frame, tell)
-        if mean_only and not isinstance(self.estimator, LabelEstimator):
+        of_law = bool(len(quantiles) or len(above))
+        if mean_only and not (of_law or isinstance(self.estimator, LabelEstimator)):
             return pd.DataFrame({"mean": self.estimator.predict(X, **side)}, index=frame.index)
         # All that is asked for is read off one set of marginals, which are what takes long.
         predictive = self.estimator.posterior_.predict(X, **side)
         if not isinstance(self.estimator, LabelEstimator):
             self._tell_of_tails(predictive, tell)
             lower, upper = predictive.interval(level)
-            moments = {"mean": predictive.mean, "std": np.sqrt(predictive.variance)}
-            return pd.DataFrame(moments | {"lower": lower, "upper": upper}, index=frame.index)
+            found = {"mean": predictive.mean, "std": np.sqrt(predictive.variance)}
+            found |= {"lower": lower, "upper": upper}
+            if len(quantiles):
+                names = [f"quantile_{p:g}" for p in quantiles]
+                found |= zip(names, predictive.quantiles(quantiles).T, strict=True)
+            for value in above:
+                below = predictive.cdf(np.full(len(X), value))
+                found[f"probability_above_{value:g}"] = 1 - below
+            return pd.DataFrame(found, index=frame.index)
+        refuse({"quantiles and above are of numbers and counts: leave them out": of_law})
         probabilities, classes = predictive.probabilities, self.estimator.classes_
         columns = {
             "prediction": classes[np.argmax(probabilities, axis=1)],
@@ -1026,19 +1067,23 @@ class TableModel:
         """
         return verb("export_table")(self, folder, **settings)
 
-    def evaluate(self, frame: pd.DataFrame, *, tell: Tell = warn) -> dict[str, float]:
+    def evaluate(
+        self, frame: pd.DataFrame, *, weights: str | None = None, tell: Tell = warn
+    ) -> dict[str, float]:
         """Scores on rows whose target is known, by name.
 
         Args:
             frame: the rows.
+            weights: a column of row weights, such as how often a row of a table of frequencies
+                was seen.
             tell: as in `predict`.
         """
-        X, y, side = self.encoded(frame, tell)
+        X, y, own, side = self._rows(frame, tell, weights)
         if isinstance(self.estimator, LabelEstimator):
-            return classification_scores(self.estimator, X, y)
+            return classification_scores(self.estimator, X, y, own)
         predictive = self.estimator.posterior_.predict(X, **side)
         self._tell_of_tails(predictive, tell)
-        return regression_scores(self.estimator, y, predictive, uncensored(side, len(y)))
+        return regression_scores(self.estimator, y, predictive, side, own)
 
     def _tell_of_tails(self, predictive: Predictive, tell: Tell) -> None:
         """Say why there is no standard deviation, where the law has none."""

@@ -31,18 +31,17 @@ def predict_files(
     path: str | Path,
     out: str | Path,
     *,
-    level: float = 0.95,
-    mean_only: bool = False,
     with_inputs: bool = False,
     callback: Callback | None = None,
     verbose: int = 0,
+    **settings: Any,
 ) -> int:
     """Predict every row of tables that need not fit in memory, in their order.
 
     The parts of a run that was interrupted are kept beside `out`, and the same call goes on from
     them. Memory is that of one part: at most 65,536 rows of Parquet, some 8 MB of CSV.
 
-    Settings are those of `TableModel.predict`; `with_inputs` keeps the tables' own columns.
+    `settings` are those of `TableModel.predict`; `with_inputs` keeps the tables' own columns.
 
     Returns:
         How many rows were predicted.
@@ -56,10 +55,10 @@ def predict_files(
     frames = Frames(path, model.read_as_text)
     parts = out.with_name(out.name + ".parts")
     with writing(parts):
-        _claim(parts, _identity(model, frames, level, mean_only, with_inputs))
+        _claim(parts, _identity(model, frames, with_inputs, settings))
     files = _files_in(parts)
     done = int(files[-1].stem) if files else 0
-    predict = partial(model.predict, level=level, mean_only=mean_only, tell=once())
+    predict = partial(model.predict, tell=once(), **settings)
     run = Run(RunControl(time.perf_counter(), callback, verbose=verbose))
     run.begins("predicting", done)
     try:

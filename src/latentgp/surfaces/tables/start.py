@@ -45,6 +45,7 @@ from latentgp.surfaces.tables.values import (
 Estimator = GPRegressor | GPCountRegressor | GPClassifier | GPOrdinalClassifier
 
 _OF_TERMS = "mean", "groups"  # settings that are among the terms
+_A_NUMBER = "give a number in every row"
 # settings that effects of levels go with
 _PLAIN: dict[str, Any] = {
     **dict.fromkeys(("kernel", "representation", "n_inducing", "certify")),
@@ -77,8 +78,10 @@ class Side(NamedTuple):
 SIDES = {
     "exposure": Side("count", "auto", "predictions are in one unit of exposure"),
     "trials": Side("count", "binomial", "predictions are of one trial"),
-    "censored": Side("regression", "weibull", None),  # what is predicted is the event
-    "upper": Side("regression", "censored-gaussian", None),
+    "event": Side("regression", "auto", None),  # which is what is predicted
+    "censored": Side("regression", "auto", None),
+    "upper": Side("regression", "auto", None),
+    "entry": Side("regression", "auto", None),
     "noise_variance": Side("regression", "auto", "predictions have the learned noise only"),
 }
 
@@ -102,6 +105,12 @@ def choose_task(
     known = listed(["auto", *ESTIMATORS])
     refuse({f"task must be one of {known}, got {task!r}": task not in ("auto", *ESTIMATORS)})
     notes, sides = [], {}
+    refuse(
+        {
+            "event says which rows are censored: leave censored out": {"event", "censored"}
+            <= side_columns.keys()
+        }
+    )
     for name, column in side_columns.items():
         if name not in SIDES:
             raise InputError(f"there is no side column {name!r}: name one of {listed(SIDES)}")
@@ -219,10 +228,17 @@ def start(
     levels = _levels(likelihood, settings)
     task, likelihood, why = choose_task(known, task, likelihood, side_columns, order)
     notes += why
-    side, row_weights = {}, None
-    for name, column in side_columns.items():
-        rest, side[name] = taken_out(inputs, column, name)
-        inputs = rest if formula is None else inputs  # which says itself what it takes
+    side, row_weights = sides_of(inputs, side_columns), None
+    censored = int(np.sum(side.get("censored", 0) != 0))
+    if "censored" in side:
+        gone = (
+            f"no row has an event by {side_columns.get('event')!r}: name the value that means one"
+        )
+        refuse({gone: "event" in side_columns and censored == len(known)})
+        notes.append(f"{target} is seen in {len(known) - censored} row(s), censored in {censored}")
+    if formula is None:  # which says itself what it takes
+        own = [known_column(inputs, column_of_side(*named)) for named in side_columns.items()]
+        inputs = inputs.drop(columns=own)
     if weights is not None:
         inputs, row_weights = taken_out(inputs, weights, "weights")
     recognised = RecognisedNotation(None)
@@ -404,15 +420,63 @@ def _numbers(what: str, column: pd.Series, advice: str) -> np.ndarray:
         ) from error
 
 
+def column_of_side(name: str, column: str) -> str:
+    """A side column's name: of an event without the value that means one, as in "status=2"."""
+    return column.rpartition("=")[0] or column if name == "event" else column
+
+
 def sides_of(frame: pd.DataFrame, columns: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """Side information by the likelihood's names."""
-    return {name: taken_out(frame, column, name)[1] for name, column in columns.items()}
+    """Side information by the likelihood's names; events as what is not censored."""
+    side = {}
+    for name, column in columns.items():
+        own = column_of_side(name, column)
+        if name == "event":
+            values = split_target(frame, own)
+            _refuse_gaps(name, own, values.rows_dropped)
+            side["censored"] = 1.0 - _events(values.target, column[len(own) + 1 :])
+        elif name == "upper":  # which rows without one may leave empty
+            values = _numbers("upper column", column_of(frame, known_column(frame, own)), _A_NUMBER)
+            gaps = np.isnan(values)
+            _refuse_gaps(name, own, np.sum(gaps & (side.get("censored", 2) == 2)))
+            side[name] = np.where(gaps, 0.0, values)
+        else:
+            side[name] = taken_out(frame, own, name)[1]
+    kinds = set(side.get("censored", ()))
+    refuse(
+        {
+            f"the censored column {columns.get('censored')!r} holds 1 and 2, as a status where 2 "
+            f"is an event: give it as event, '{columns.get('censored')}=2'": kinds == {1, 2}
+            and "upper" not in columns
+        }
+    )
+    return side
+
+
+def _events(values: pd.Series, event: str) -> np.ndarray:
+    """Whether there was an event: the value that means one, or else true or 1."""
+    texts = texts_in(values)
+    if event:
+        return texts.to_numpy(str) == event
+    known = texts.str.lower().map({"0": False, "1": True, "false": False, "true": True})
+    refuse(
+        {
+            f"the event column {values.name!r} holds {listed(sorted(set(texts)))}, not 0 and 1: "
+            f"name the value that means an event, such as '{values.name}={max(texts)}'": (
+                known.isna().any()
+            )
+        }
+    )
+    return known.to_numpy(bool)
+
+
+def _refuse_gaps(what: str, column: str, rows: int) -> None:
+    gaps = f"the {what} column {column!r} is missing in {rows} row(s): fill it, or leave them out"
+    refuse({gaps: rows})
 
 
 def taken_out(inputs: pd.DataFrame, column: str, what: str) -> tuple[pd.DataFrame, np.ndarray]:
     """The inputs without a column, and its numbers, shape (N,)."""
     inputs, values, dropped = split_target(inputs, column)
-    if dropped:
-        raise InputError(f"the {what} column {column!r} is missing in {dropped} row(s): fill it")
-    advice = "numbers, not negative" if what == "weights" else "a number in every row"
-    return inputs, _numbers(f"{what} column", values, f"give {advice}")
+    _refuse_gaps(what, column, dropped)
+    advice = "give numbers, not negative" if what == "weights" else _A_NUMBER
+    return inputs, _numbers(f"{what} column", values, advice)

@@ -113,7 +113,7 @@ def steps_of(expression: str) -> Any:
                 return function, of(node.args[0])
         raise InputError(
             f"{expression!r} in the formula is more than arithmetic: use + - * / **, "
-            f"{', '.join(FUNCTIONS)}, C(column) and gp(columns)"
+            f"{', '.join(FUNCTIONS)}, C(column), gp(columns) and (1 | group)"
         )
 
     try:

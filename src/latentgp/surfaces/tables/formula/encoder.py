@@ -368,6 +368,11 @@ def target_of(target: str | None, formula: str | None) -> str:
     return left
 
 
+def with_sides(formula: str | None, sides: Mapping[str, str]) -> dict[str, str]:
+    """Side columns with those of a formula's Surv(entry, time, event)."""
+    return {**sides, **dict(() if formula is None else parse(formula).sides)}
+
+
 def with_offset(formula: str | None, sides: Mapping[str, str]) -> dict[str, str]:
     """Side columns with a formula's first offset(log(column)); InputError of another exposure."""
     exposures = () if formula is None else parse(formula).exposures

@@ -70,8 +70,7 @@ class _Reader:
     def formula(self) -> Formula:
         rest, groups = self._without_groups()
         left, right = self._terms(rest)
-        if len(left) != 1 or len(left[0]) != 1 or not left[0][0].is_column:
-            raise self._wrong("the left side must be one column; a likelihood may transform it")
+        target, sides = self._left(left)
         fixed: list[tuple[TermFactor, ...]] = []
         smooth: list[SmoothTerm] = []
         kept: list[GroupTerm] = []
@@ -94,13 +93,42 @@ class _Reader:
             raise self._wrong("groups can be added alone")
         self._check_once(kept)
         terms = tuple(fixed), tuple(smooth), tuple(kept), tuple(offsets)
-        found = Formula(left[0][0].text, *terms)
+        found = Formula(target, *terms, sides)
         known = [name for factor in found.offsets for name in factor.columns]
-        if found.target in (*found.columns, *known):
-            raise self._wrong(f"the target {found.target!r} is on the right side too")
+        for what, name in (("target", target), *sides):
+            name = name.partition("=")[0] if what == "event" else name
+            if name in (*found.columns, *known):
+                raise self._wrong(f"the {what} {name!r} is on the right side too")
         if not (found.fixed or found.smooth or found.groups):
             raise self._wrong("it has no term; add a column, 1, gp(...) or groups")
         return found
+
+    def _left(self, left: list[list[_Piece]]) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """The target, and the side columns of Surv(time, event) or Surv(entry, time, event)."""
+        alone = left[0][0] if len(left) == 1 and len(left[0]) == 1 else None
+        if alone is not None and alone.is_column:
+            return alone.text, ()
+        tree, names = tree_of(alone.text if alone is not None else "0")
+        call = _call_of(tree, "Surv")
+        if call is None:
+            raise self._wrong(
+                "the left side must be one column, or Surv(time, event); a likelihood may "
+                "transform it, and side columns hold trials and bounds"
+            )
+        if len(call.args) not in (2, 3) or call.keywords:
+            raise self._wrong(
+                "Surv is of a time and an event, or an entry, a time and an event; side columns "
+                "censored and upper hold other bounds"
+            )
+        *entry, time, node = call.args
+        sides = tuple(("entry", name_of(own, names)) for own in entry)
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq):
+            value = node.comparators[0]
+            shown = value.value if isinstance(value, ast.Constant) else ast.unparse(value)
+            event = f"{name_of(node.left, names)}={shown}"
+        else:
+            event = name_of(node, names)
+        return name_of(time, names), (*sides, ("event", event))
 
     def _without_groups(self) -> tuple[str, dict[str, list[GroupTerm]]]:
         """The formula with a name in place of every (... | group), and these."""
@@ -114,7 +142,12 @@ class _Reader:
                 opened.append(place)
             elif letter == "|" and bar is None:
                 if not opened:
-                    raise self._wrong("groups stand in brackets, such as (1 | clinic)")
+                    is_left = "~" in self.plain[place:]
+                    raise self._wrong(
+                        "side columns hold trials, weights and bounds, in place of |"
+                        if is_left
+                        else "groups stand in brackets, such as (1 | clinic)"
+                    )
                 bar = (opened[-1], place)
             elif letter == ")" and opened:
                 first = opened.pop()

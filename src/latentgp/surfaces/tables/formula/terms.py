@@ -76,6 +76,7 @@ class Formula:
     smooth: tuple[SmoothTerm, ...]  # Gaussian processes
     groups: tuple[GroupTerm, ...]  # effects of groups
     offsets: tuple[TermFactor, ...] = ()  # what is added to f as it is
+    sides: tuple[tuple[str, str], ...] = ()  # names and columns, of Surv(entry, time, event)
 
     @property
     def exposures(self) -> tuple[str, ...]:
