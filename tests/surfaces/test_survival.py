@@ -155,14 +155,14 @@ def test_other_bounds_have_laws_that_take_them():
     assert law_of_times(lgp.Data(x, np.arange(2.0), **below))[0] == "censored-gaussian"
 
 
-def test_auto_of_censored_times_says_its_law_and_kernel():
+def test_auto_of_censored_times_says_its_law():
     event = SCALE * np.exp(np.random.default_rng(2).normal(size=90))
     times = np.minimum(event, LIMIT)
     chosen = lgp.GPRegressor(random_state=0, max_evaluations=5)
     chosen.fit(X, times, censored=(event > LIMIT) * 1.0)
     assert isinstance(chosen.model_.likelihood.base, lgp.LogNormal)
     assert "Likelihood: a log-normal's" in chosen.diagnostics_.verdict
-    assert "Kernel: " in chosen.diagnostics_.verdict
+    assert chosen.kernel_choice_ is None
     held = lgp.GPRegressor(learn_hyperparameters=False)
     held.fit(X, TIME, censored=CENSORED)
     assert isinstance(held.model_.likelihood, lgp.Weibull)
@@ -320,3 +320,20 @@ def test_intervals_of_persons_are_one_time_until_an_event():
     np.testing.assert_allclose(models[0].predict(whole), models[1].predict(whole), rtol=1e-3)
     assert models[0].side_columns == {"entry": "start", "event": "dead"}
     assert 0 <= models[0].evaluate(second)["95 % interval coverage"] <= 1
+
+
+def test_times_whose_events_were_not_told_are_noted():
+    frame = pd.DataFrame({"x": X[:, 0], "futime": TIME, "status": np.where(CENSORED == 1, 1, 2)})
+    for target, told in (("futime", True), ("weight", False)):
+        table = frame.rename(columns={"futime": target})
+        settings = {"random_state": 0, "max_evaluations": 1, "kernel": "rbf"}
+        notes = lgp.TableModel.fit(table, target, **settings).notes
+        assert any("side_columns={'event': 'status=2'}" in note for note in notes) == told
+
+
+@pytest.mark.quick
+def test_dates_as_times_are_refused_by_name():
+    frame = pd.DataFrame({"x": range(3), "end": ["1968-01-03", "1968-01-07", "1969-08-31"]})
+    frame["dead"] = [0, 1, 1]
+    with pytest.raises(lgp.InputError, match=r"the target 'end' is text, .*date"):
+        lgp.TableModel.fit(frame, "end", side_columns={"event": "dead"})

@@ -55,6 +55,7 @@ _WILD = 5.0  # median deviations, beyond which targets with heavy tails are draw
 # Of a column with a long tail: distinct values, skewness, reach in deviations by the quartiles.
 _MANY_VALUES, _SKEW, _FAR, _QUARTILES = 10, 1.0, 5.0, 1.35
 _TAIL_ROWS = 20_000  # by which tails are judged
+_OF_TIMES = Weibull, LogNormal, Censored  # whose law alone is chosen
 _BY = "by the evidence of smooth functions of all inputs"
 
 
@@ -160,11 +161,11 @@ def usual_kernel(
     with one length-scale for all inputs, and where an input has a long tail the same of inputs as
     normal scores. Of classes an RBF of normal scores alone.
 
-    None where rows are few, where targets are no function and noise, counts, times or classes,
+    None where rows are few, where targets are neither a function and noise nor counts nor classes,
     where classes keep the RBF, and where no evidence can be had.
     """
     contest = _contest(data, likelihood, scale, places)
-    if contest is None:
+    if contest is None or type(likelihood) in _OF_TIMES:
         return None
     rows, space, middle, sizes = contest.rows, contest.space, contest.middle, contest.space.sizes
     spread, inputs = float(scale.latent[0]), space.lengths

@@ -23,7 +23,6 @@ from latentgp.likelihoods import (
 # Nats that a step of Newton's promises: the last one; and one that is taken whatever a difference
 # of densities says, which for large counts is rounding. The most steps, and halvings of one.
 _ENOUGH, _SURE, _STEPS, _HALVINGS = 1e-9, 1e-2, 50, 12
-_FAR = 30.0  # exponents and deviations beyond, which laws of times have as these
 
 potrf, potri, potrs = get_lapack_funcs(("potrf", "potri", "potrs"), dtype=np.float64)
 
@@ -183,7 +182,7 @@ def _negative_binomial(y: PerRow, f: PerRow, sizes: PerRow, parameter: float) ->
 def _weibull(y: PerRow, f: PerRow, censored: PerRow, parameter: float) -> Derivatives:
     """Of scale exp(f) and shape `parameter`."""
     k, event = parameter, 1 - censored
-    z = np.clip(k * (np.log(y) - f), -_FAR, _FAR)
+    z = np.clip(k * (np.log(y) - f), -30, 30)
     hazard = np.exp(z)  # up to y
     value = event * (np.log(k) + z - np.log(y)) - hazard
     slope, precision = k * (hazard - event), k**2 * hazard
@@ -195,7 +194,7 @@ def _weibull(y: PerRow, f: PerRow, censored: PerRow, parameter: float) -> Deriva
 def _log_normal(y: PerRow, f: PerRow, censored: PerRow, parameter: float) -> Derivatives:
     """Of median exp(f), whose logarithm has the variance `parameter`."""
     s, own = np.sqrt(parameter), censored == 1
-    z = np.clip((np.log(y) - f) / s, -_FAR, _FAR)
+    z = np.clip((np.log(y) - f) / s, -30, 30)
     density = -0.5 * z**2 - 0.5 * np.log(2 * np.pi)
     beyond = log_ndtr(-z)
     first = np.where(own, np.exp(density - beyond), z)  # the derivatives of minus the logarithm

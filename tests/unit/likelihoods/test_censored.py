@@ -204,5 +204,5 @@ def test_rows_observed_from_a_time_on_have_the_law_of_what_exceeds_it(base, know
 @pytest.mark.parametrize("entry", [2.0, -1.0])
 def test_rows_that_end_before_they_begin_are_refused(entry):
     law, side = lgp.Censored(lgp.Weibull()), {"entry": np.array([entry, 0.5])}
-    with pytest.raises(lgp.InputError, match="entry must be at least zero and below y, .*: 0;"):
+    with pytest.raises(lgp.InputError, match=r"entry must be at least zero and below y, .*: 0;"):
         law.check_rows(np.ones(2), side)

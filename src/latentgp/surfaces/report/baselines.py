@@ -156,4 +156,5 @@ def _normal(rows: Data, mean: Float[np.ndarray, "N"], std: float) -> Float[np.nd
     between = np.maximum(stats.norm.cdf(upper, *at) - stats.norm.cdf(y, *at), 1e-300)
     known = [stats.norm.logsf(y, *at), stats.norm.logcdf(y, *at), np.log(between)]
     seen = stats.norm.logpdf(y, *at)
-    return np.select([censored == kind for kind in (1, -1, 2)], known, seen)
+    values = np.select([censored == kind for kind in (1, -1, 2)], known, seen)
+    return values - (stats.norm.logsf(side["entry"], *at) if "entry" in side else 0.0)

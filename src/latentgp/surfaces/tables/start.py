@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -51,6 +52,9 @@ _PLAIN: dict[str, Any] = {
     **dict.fromkeys(("kernel", "representation", "n_inducing", "certify")),
     **{"method": "auto", "hyperparameters": "optimise", "depth": 1},
 }
+# Names of times until an event, and of columns that say whether it was seen.
+_TIMES = re.compile(r"time|surv|duration|^(os|pfs|days|months|years)$", re.IGNORECASE)
+_EVENTS = re.compile(r"status|event|death|dead|died|cens|fustat", re.IGNORECASE)
 _SMOOTH = 20  # columns, all of which a smooth function beside effects is of
 
 ESTIMATORS: dict[Task, type[Estimator]] = {
@@ -243,6 +247,7 @@ def start(
         inputs, row_weights = taken_out(inputs, weights, "weights")
     recognised = RecognisedNotation(None)
     if task in ("regression", "count"):
+        guess_task(known)  # which refuses dates, and text that is nearly numbers
         recognised = read_column(known, may_be_date=False)[1]
     notes += recognised.described(target)
     if by is not None and time is None:
@@ -263,6 +268,8 @@ def start(
         encoder = TableEncoder.fit(inputs, _several(leave_out), levels)
         settings = settings | _effects_of(encoder, settings)
     notes += encoder.describe()
+    if task == "regression" and not side_columns and formula is None and _TIMES.search(target):
+        notes += _untold_events(inputs)
     if task == "ordinal":
         order = [*map(text_of, _several(order))] if order is not None else _order_of(known)
         settings = settings | {"order": order}
@@ -291,6 +298,18 @@ def start(
         notes += reasons
     estimator = ESTIMATORS[task](**settings)
     return TableStart(estimator, encoder, X, y, row_weights, side, tuple(notes), notation, places)
+
+
+def _untold_events(inputs: pd.DataFrame) -> list[str]:
+    """Notes on columns of two values whose names say that they tell events."""
+    named = [column_of(inputs, name) for name in inputs if _EVENTS.search(str(name))]
+    each = [(own.name, set(texts_in(own.dropna()))) for own in named]
+    return [
+        f"{name} may say which times are censored: side_columns={{'event': '{name}={max(texts)}'}} "
+        "(--event on the command line)"
+        for name, texts in each
+        if len(texts) == 2
+    ]
 
 
 def _levels(likelihood: str | Likelihood, settings: Mapping[str, Any]) -> Sequence[Any] | None:
