@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 
 import jax
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 import latentgp as lgp
 from latentgp.runtime import blas_threads
+from latentgp.runtime.checkpoint import Checkpoint
+from latentgp.runtime.progress import Resumable, Run, RunControl
 from latentgp.runtime.switch import Switch, obeying
 from latentgp.surfaces.evaluation import cross_validation
 from method_cases import METHOD_CASES, case_of
@@ -303,3 +306,20 @@ def test_every_method_ends_early_with_what_there_is(name):
         assert np.all(np.isfinite(means))
         assert not found.diagnostics.converged
         assert why in str(found.diagnostics) or name == "integrated"
+
+
+class Number(Resumable[int]):
+    def to_tensors(self, state):
+        return {"number": np.array([state])}
+
+    def from_tensors(self, stored):
+        return int(stored["number"][0])
+
+
+def test_seconds_before_a_checkpoint_count_for_any_run_that_goes_on(tmp_path):
+    """A limit of time would begin anew each time that chains are resumed."""
+    control = RunControl(time.perf_counter() - 100, checkpoint=Checkpoint(tmp_path / "kept", {}))
+    Run(control, Number()).save(3)
+    again = Run(control._replace(started=time.perf_counter()), Number())
+    assert again.resumed() == 3
+    assert 100 <= again.seconds < 200

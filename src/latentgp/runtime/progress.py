@@ -8,7 +8,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
@@ -103,8 +102,8 @@ class Resumable(ABC, Generic[StateT]):
         """What is written of a state; empty where there is nothing to keep."""
 
     @abstractmethod
-    def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> StateT:
-        """The state of a checkpoint, whose seconds count for the run by `went_on_after`.
+    def from_tensors(self, stored: dict[str, np.ndarray]) -> StateT:
+        """The state of a checkpoint.
 
         KeyError or ValueError if the tensors are not those of such a state.
         """
@@ -139,10 +138,6 @@ class Run(Generic[StateT]):
         """Whether the run has been asked to end, by its switch or by Ctrl-C."""
         return self._switch.aborted or self._interrupts.happened
 
-    def went_on_after(self, seconds: float) -> None:
-        """Count the seconds of the run that is resumed."""
-        self._before += seconds
-
     def begins(self, phase: str, made: int = 0) -> None:
         """A phase begins, with steps made before."""
         self._phase, self._since, self._compiled = phase, (made, self.seconds), False
@@ -153,9 +148,17 @@ class Run(Generic[StateT]):
         self._switch.check()
 
     def resumed(self) -> StateT | None:
-        """The state that the checkpoint has, as `Checkpoint.read`; None without one."""
+        """The state that the checkpoint has, as `Checkpoint.read`; None without one.
+
+        Its seconds count for the run.
+        """
         assert self._resumable is not None
-        return self.control.checkpoint.read(partial(self._resumable.from_tensors, run=self))
+        made = self._resumable.from_tensors
+        found = self.control.checkpoint.read(lambda kept: (made(kept), kept["seconds"][0]))
+        if found is None:
+            return None
+        self._before += float(found[1])
+        return found[0]
 
     def save(self, state: StateT | None) -> None:
         """Write the checkpoint, whole or not at all, if there is something to keep."""

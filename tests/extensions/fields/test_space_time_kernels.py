@@ -213,3 +213,11 @@ def test_a_walk_in_time_is_as_dense_algebra(start):
 def test_a_start_that_is_no_number():
     with pytest.raises(InputError, match=r"RandomWalk\.start must be in"):
         RandomWalk(start=float("nan"))
+
+
+@pytest.mark.parametrize("gap", [0.0, 1.0, 2.0, 3.0])
+def test_a_correlation_of_zero_has_its_slope(x64, gap):
+    """A search that starts there leaves it."""
+    of = jax.value_and_grad(lambda rho: AR1(rho)(np.zeros(1), np.array([gap])))
+    value, slope = of(jnp.asarray(0.0))
+    np.testing.assert_allclose([value, slope], [gap == 0, gap == 1], atol=1e-20)

@@ -87,3 +87,15 @@ def test_few_rows_or_many_inputs_have_the_nearest_alone():
         found = lgp.Neighbours(5, number_predicted=32).for_rows(X, None, KERNEL).found
         assert found.blocks is None
     assert lgp.Neighbours(5, number_predicted=32).for_rows(X[:, :2], None, KERNEL).found.blocks.size
+
+
+def test_places_of_a_town_on_the_globe_see_their_nearest(x64):
+    """Thousands of length-scales from the centre of the earth, in single precision on the way."""
+    rng = np.random.default_rng(0)
+    places = np.array([10.0, 50.0]) + rng.uniform(-0.05, 0.05, (2_000, 2))
+    new = np.array([10.0, 50.0]) + rng.uniform(-0.05, 0.05, (20, 2))
+    kernel = lgp.OnSphere(lgp.Matern32(0.5))
+    rows = NearRows(jnp.asarray(places), jnp.zeros(2_000, bool), 10, False, None)
+    near = np.asarray(rows._nearest(kernel, jnp.asarray(new)))
+    told = np.argsort(-np.asarray(kernel.gram(new, places)), axis=1)[:, :10]
+    np.testing.assert_array_equal(np.sort(near, axis=1), np.sort(told, axis=1))

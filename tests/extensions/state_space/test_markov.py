@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.extensions.state_space.kernels import Truncation, left_out
+from latentgp.extensions.state_space.kernels import LeftOut, Truncation
 from latentgp.extensions.state_space.markov import elements
 from latentgp.extensions.state_space.markov.representation import Markov
 from latentgp.representations.dense import Dense
@@ -121,8 +121,18 @@ def test_an_approximate_kernel_says_by_how_much():
         exact = found(Dense(), kernel, X, sites, new)[0]
         errors.append(abs(float(posterior.log_evidence - exact.log_evidence)))
     assert 1e-6 < errors[1] < 0.2 * errors[0] < 0.1
-    (note,) = left_out(kernel, Truncation(rbf=6))
+    (note,) = LeftOut.of([kernel], Truncation(rbf=6)).notes
     assert "3.0e-03" in note
+
+
+def test_harmonics_that_leave_out_much_are_no_convergence():
+    t = np.linspace(0.0, 20.0, 30)
+    model = lgp.LatentGP(lgp.Periodic(lengthscale=0.1, period=10.0), lgp.Gaussian(0.1))
+    settings = {"key": jax.random.key(0), "learn_hyperparameters": False}
+    method = lgp.ExactGP(lgp.Markov())
+    fit = lgp.fit(model, lgp.Data(t, np.sin(t)), method=method, **settings)
+    assert not fit.diagnostics.converged
+    assert any("raise harmonics=" in said for said in fit.diagnostics.warnings)
 
 
 def test_series_apart_are_independent():

@@ -273,10 +273,9 @@ class BatchSearch(Algorithm[Any]):
             return {}
         return {**tensors_of(state), "rounds": np.array(self.rounds, np.float64)}
 
-    def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> Any:
+    def from_tensors(self, stored: dict[str, np.ndarray]) -> Any:
         table = [row.tolist() for row in stored["rounds"]]
         self.rounds = [Round(*row[:4], *map(int, row[4:])) for row in table]
-        run.went_on_after(self.rounds[-1].seconds)
         return state_in(stored, self._first)
 
 

@@ -115,7 +115,7 @@ class ChainLoop(Algorithm[ChainRecord]):
         tensors |= {f"draws.{name}": values for name, values in draw._asdict().items()}
         return tensors | {f"statistics.{name}": values for name, values in told.items()}
 
-    def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> ChainRecord:
+    def from_tensors(self, stored: dict[str, np.ndarray]) -> ChainRecord:
         made, (cold, warm) = int(stored["pieces"][0]), self.pieces
         if not 0 <= made <= cold + warm:
             raise ValueError(f"it says that {made:,} of {cold + warm:,} pieces were made")

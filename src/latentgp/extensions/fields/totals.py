@@ -115,8 +115,8 @@ def total(
     together (Cressie 1993, 3.2.3 on block kriging). Where E[y | f] is f and a constant, as with
     Gaussian noise, and the posterior is one Gaussian, the covariance w' S w is exact, from pairs of
     blocks of rows, so that memory does not grow with their number. Elsewhere it is that of joint
-    draws, and the estimate is by quadrature; of more than 4,000 rows the draws are paths through
-    4,096 random features.
+    draws, and the estimate is by quadrature; of more than 4,000 rows the draws of one Gaussian are
+    paths through 4,096 random features. Those of a mixture or of chains are joint at all rows.
 
     Args:
         posterior: or a fit.

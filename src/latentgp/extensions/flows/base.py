@@ -310,9 +310,8 @@ class _ApproximationLoop(Algorithm[Loop]):
     def to_tensors(self, state: Loop) -> dict[str, np.ndarray]:
         return tensors_of(state)
 
-    def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> Loop:
+    def from_tensors(self, stored: dict[str, np.ndarray]) -> Loop:
         like = eqx.filter_eval_shape(_begun, self.method, self.target, self.start, self.key)
-        run.went_on_after(float(stored["seconds"][0]))
         return state_in(stored, like)
 
 

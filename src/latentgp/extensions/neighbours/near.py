@@ -179,9 +179,11 @@ class NearRows(eqx.Module):
         """Numbers of the nearest rows.
 
         In single precision, of which XLA has a selection, twice as many as needed are found, and
-        the nearest of these in the precision of the inputs.
+        the nearest of these in the precision of the inputs. Coordinates are about the new inputs:
+        those of a town on the globe are thousands of length-scales.
         """
-        absent = self.absent
+        absent, centre = self.absent, jnp.mean(new, axis=0)
+        new, rows = new - centre, rows - centre
         new_single, single = new.astype(jnp.float32), rows.astype(jnp.float32)
         products = jnp.matmul(new_single, single.T, precision=jax.lax.Precision.HIGHEST)
         nearness = 2 * products - jnp.sum(single**2, axis=1)

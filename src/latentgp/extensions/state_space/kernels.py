@@ -9,7 +9,7 @@ latent function: derivatives are multiplied by powers of the length-scale.
 import math
 import operator
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, reduce, singledispatch
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
@@ -47,6 +47,7 @@ from latentgp.typing import Values
 
 Transition: TypeAlias = tuple[UnrolledMatrix, UnrolledMatrix]
 
+_MOST_LEFT_OUT = 0.01  # of a variance, without a complaint
 _NODES = 128  # of the integral of a harmonic's variance
 _KNOWN = (
     "Matern12, Matern32, Matern52, MaternHalfInteger, Cosine, Periodic, RBF (by approximation), "
@@ -536,24 +537,34 @@ def _leaves(kernel: Kernel) -> Iterator[Kernel]:
         yield kernel
 
 
-def left_out(kernel: Kernel, truncation: Truncation) -> list[str]:
-    """Errors of state-space forms, a sentence for each approximated part. In NumPy."""
-    found = []
-    for leaf in _leaves(kernel):
-        if isinstance(leaf, RBF):
-            error = _rbf_constants(truncation.rbf).error
-            found.append(
-                f"RBF has {truncation.rbf} states, whose covariance is off by at most {error:.1e} "
-                "of the variance."
-            )
-        elif isinstance(leaf, Periodic):
-            size = float(np.ravel(np.asarray(leaf.lengthscale))[0])
-            rest = 1 - float(sum(map(np.asarray, _shares(size, truncation.harmonics))))
-            found.append(
-                f"Periodic has {truncation.harmonics} harmonics, which leave out a share of "
-                f"{max(rest, 0.0):.1e} of the variance."
-            )
-    return found
+class LeftOut(NamedTuple):
+    """Errors of state-space forms, a sentence for each approximated part of a kernel."""
+
+    notes: tuple[str, ...]
+    complaints: tuple[str, ...]  # where it is more than a hundredth of the variance
+
+    @classmethod
+    def of(cls, kernels: Iterable[Kernel], truncation: Truncation) -> "LeftOut":
+        """In NumPy, from the kernels of the latent functions."""
+        notes, complaints = {}, {}
+        for leaf in (leaf for kernel in kernels for leaf in _leaves(kernel)):
+            if isinstance(leaf, RBF):
+                share, states = _rbf_constants(truncation.rbf).error, truncation.rbf
+                said = f"RBF has {states} states, whose covariance is off by at most {share:.1e} of"
+                more = "rbf_states"
+            elif isinstance(leaf, Periodic):
+                size = float(np.ravel(np.asarray(leaf.lengthscale))[0])
+                kept = float(sum(map(np.asarray, _shares(size, truncation.harmonics))))
+                share, more = max(1 - kept, 0.0), "harmonics"
+                waves = truncation.harmonics
+                said = f"Periodic has {waves} harmonics, which leave out a share of {share:.1e} of"
+            else:
+                continue
+            if share > _MOST_LEFT_OUT:
+                complaints[f"{said} the variance; raise {more}=, or use Dense()."] = None
+            else:
+                notes[f"{said} the variance."] = None
+        return cls(tuple(notes), tuple(complaints))
 
 
 def _turn(angle: Any, size: Any) -> UnrolledMatrix:

@@ -70,7 +70,7 @@ class Search(Resumable[Any]):
         self._kept = fields, make
         return self.run.resumed()
 
-    def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> Any:
+    def from_tensors(self, stored: dict[str, np.ndarray]) -> Any:
         fields, make = self._kept
         columns = [stored[name] for name in Record._fields]
         kept = make(*(stored[f"kept.{name}"] for name in fields))
@@ -79,8 +79,6 @@ class Search(Resumable[Any]):
             for v, f, b, g, s, r in zip(*columns, strict=True)
         ]
         self._recalled = len(self.records)
-        if self.records:
-            run.went_on_after(self.records[-1].seconds)
         return kept
 
     def to_tensors(self, state: Any) -> dict[str, np.ndarray]:

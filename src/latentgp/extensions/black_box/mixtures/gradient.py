@@ -154,7 +154,7 @@ def _adadelta(
         sound = all_finite(slope)
         downhill = jax.tree.map(lambda a: jnp.where(sound, -a, 0.0), slope)
         move, memory = _ADADELTA.update(downhill, state.memory, free)
-        told = MixtureStep(value, jnp.zeros_like(value), jnp.zeros_like(value))
+        told = MixtureStep(value, jnp.zeros_like(value), ~sound)
         return Ascent(jax.tree.map(jnp.add, free, move), memory), told
 
     return jax.lax.scan(step, state, (places, keys))

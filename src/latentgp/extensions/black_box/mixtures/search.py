@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from latentgp.extensions.black_box.mixtures.bound import MixtureBound
 from latentgp.extensions.black_box.mixtures.family import GaussianMixture
@@ -73,12 +73,11 @@ class SlopeSearch(Algorithm[Any]):
         counts = np.array([found.steps, found.passed_over, found.failed])
         return {**tensors_of(state), "looked": looked, "counts": counts}
 
-    def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> Any:
+    def from_tensors(self, stored: dict[str, np.ndarray]) -> Any:
         found, state = self.found, state_in(stored, self._first)
         looked = stored["looked"].tolist()
         found.records = [SlopeHistory(bound, bound, seconds, 0) for bound, seconds in looked]
         found.steps, found.passed_over, found.failed = stored["counts"].tolist()
-        run.went_on_after(found.records[-1].seconds)
         return state
 
     def reported(self, value: float, unit: str, made: int, total: int, run: Run) -> RunProgress:
@@ -117,7 +116,7 @@ class MixtureStep(NamedTuple):
 
     bound: Float[Array, "T"]  # estimates, in nats
     failed: Float[Array, "T"]  # values of log p that were not finite
-    passed_over: Array  # steps so far that changed nothing
+    passed_over: Bool[Array, "T"]  # whether it changed nothing, as it was not finite
 
 
 class StepSearch(SlopeSearch):
@@ -133,7 +132,7 @@ class StepSearch(SlopeSearch):
             state, told = taken(state, own, keys)
             found.steps += number
             found.failed += int(np.sum(told.failed))
-            found.passed_over = int(told.passed_over[-1])
+            found.passed_over += int(np.sum(told.passed_over))
             yield state, self.reported(float(np.mean(told.bound)), "step", found.steps, steps, run)
 
 

@@ -43,7 +43,6 @@ class Walk(NamedTuple):
     mixture: GaussianMixture
     adam: Any  # state of the optimiser of hyper-parameters and points
     made: Int[Array, ""]  # number of steps
-    passed_over: Int[Array, ""]  # those that changed nothing, as they were not finite
 
 
 @Program
@@ -79,13 +78,12 @@ def walked(
             rate = lengths.rate * share**0.5
             vector = vector + rate * move
             points = None if points is None else points + rate * lengths.unit * move_points
-        after = Walk(vector, points, mixture, adam, state.made, state.passed_over)
+        after = Walk(vector, points, mixture, adam, state.made)
         most = 0.5 * own.expectations.samples
         sound = all_finite(after) & (jnp.mean(at.expected.failed) < most)
         after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, state)
-        passed_over = state.passed_over + (~sound).astype(jnp.int32)
-        after = after._replace(made=state.made + 1, passed_over=passed_over)
-        return after, MixtureStep(at.terms.bound, at.terms.failed, after.passed_over)
+        after = after._replace(made=state.made + 1)
+        return after, MixtureStep(at.terms.bound, at.terms.failed, ~sound)
 
     return jax.lax.scan(step, state, (places, keys))
 
@@ -103,7 +101,7 @@ def walk(
     vector, nothing = jnp.asarray(found.vector), jnp.zeros((), jnp.int32)
     learned: Any = vector, points
     adam = optax.scale_by_adam().init(learned)
-    first = Walk(vector, points, found.mixture, adam, nothing, nothing)
+    first = Walk(vector, points, found.mixture, adam, nothing)
     taken, rows = partial(walked, bound, lengths), len(bound.data.X)
     search = StepSearch(found, first, taken, rows, method.steps, method.batch_size, key)
     state = search_along_slopes(search, method.steps, control)

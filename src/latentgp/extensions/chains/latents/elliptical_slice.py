@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 
 from latentgp.extensions.chains.latents.base import (
     Info,
@@ -82,9 +82,6 @@ class EllipticalSampler(Sampler):
             "lp": after.value - 0.5 * jnp.sum(after.eps**2),
         }
         return after, statistics
-
-    def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
-        return {name: values[-1] for name, values in steps.items()}
 
     def position(self, state: ResidualValue) -> Position:
         return Position(jnp.zeros(0, state.eps.dtype), state.eps)

@@ -105,9 +105,13 @@ class RandomWalk(_OfTime):
 
 
 def _power(correlation: Float[Array, "*#S"], gap: Float[Array, "*#S"]) -> Float[Array, "*#S"]:
-    """A correlation to a whole number."""
-    size = jnp.exp(gap * _log_size(correlation))
-    return jnp.where((correlation < 0) & (jnp.round(gap) % 2 == 1), -size, size)
+    """A correlation to a whole number.
+
+    An odd one has the correlation itself as a factor, so that it has a slope at zero.
+    """
+    is_odd = jnp.round(gap) % 2 == 1
+    even = jnp.exp((gap - is_odd) * _log_size(correlation))
+    return jnp.where(is_odd, correlation, 1.0) * even
 
 
 def _log_size(correlation: Float[Array, "*S"]) -> Float[Array, "*S"]:

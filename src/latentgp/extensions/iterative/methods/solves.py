@@ -235,13 +235,12 @@ class _AscentLoop(Algorithm[_Iterations]):
             return {}
         return tensors_of(own) | {f"told.{name}": part for name, part in told._asdict().items()}
 
-    def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> _Iterations:
+    def from_tensors(self, stored: dict[str, np.ndarray]) -> _Iterations:
         told = AscentTold(*(stored[f"told.{name}"] for name in AscentTold._fields))
         made = len(told.steps)
         shapes = (made, len(self.vector)), (made,), (made,)
         if tuple(part.shape for part in told) != shapes or not made or made % self.size:
             raise ValueError("its iterations are of other shapes")
-        run.went_on_after(float(stored["seconds"][0]))
         return state_in(stored, self.init()[0]), told
 
 

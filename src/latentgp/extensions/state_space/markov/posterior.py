@@ -16,8 +16,8 @@ from latentgp.errors import InputError, lacks
 from latentgp.extensions.state_space import lanes as small
 from latentgp.extensions.state_space.kernels import (
     Columns,
+    LeftOut,
     Truncation,
-    left_out,
     measurements_of_parts,
     time_columns,
 )
@@ -89,9 +89,15 @@ class MarkovPosterior(LatentPosterior):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        kernels = distinct_kernels(self.kernel)
-        said = [note for kernel in kernels for note in left_out(kernel, self.truncation)]
-        return tuple(dict.fromkeys(said))
+        return self._left_out.notes
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        return self._left_out.complaints
+
+    @property
+    def _left_out(self) -> LeftOut:
+        return LeftOut.of(distinct_kernels(self.kernel), self.truncation)
 
     @property
     def centres(self) -> Points:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from latentgp.extensions.state_space.kernels import Truncation, left_out
+from latentgp.extensions.state_space.kernels import LeftOut, Truncation
 from latentgp.extensions.state_space.space_time.prior import (
     LatentGroup,
     Moments,
@@ -168,9 +168,16 @@ class SpaceTimePosterior(LatentPosterior):
 
     @property
     def notes(self) -> tuple[str, ...]:
+        return (*self._left_out.notes, self._left_open())
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        return self._left_out.complaints
+
+    @property
+    def _left_out(self) -> LeftOut:
         terms = (term for k in distinct_kernels(self.kernel) for term in self.prior.terms(k))
-        said = (note for term in terms for note in left_out(term.time, self.truncation))
-        return (*dict.fromkeys(said), self._left_open())
+        return LeftOut.of((term.time for term in terms), self.truncation)
 
     @property
     def centres(self) -> ProcessesAtPoints:

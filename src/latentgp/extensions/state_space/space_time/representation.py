@@ -111,6 +111,7 @@ class SpaceTime(Representation):
                 state_space(term.time, self.truncation)
         if self.remembered is not None:
             self.remembered.check_columns(X.shape[1])
+        X = X if weights is None else X[np.asarray(weights) > 0]
         elsewhere = [column for column in range(X.shape[1]) if column != self.time]
         points = self.points
         if points is None:
