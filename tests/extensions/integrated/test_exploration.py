@@ -95,6 +95,9 @@ def test_an_interpolant_goes_through_values_and_gradients():
     step = 1e-4 * np.eye(3)
     slopes = [(found(points + s) - found(points - s)) / 2e-4 for s in step]
     np.testing.assert_allclose(np.transpose(slopes), [k.gradient for k in known], atol=0.02)
+    for near in (1.0, 8.0):
+        other = interpolate(points, values, np.array([k.gradient for k in known]), near)
+        assert other.lengthscale == found.lengthscale
     variances = np.diagonal(found.covariance(np.concatenate([points, points + 1])))
     assert variances[:9].max() < 1e-3 * variances[9:].mean()
 

@@ -29,6 +29,7 @@ _ROUNDS, _STILL = 20, 0.015  # of further points; deviations
 _MOST_UNKNOWN = 2.0  # nats
 _KEEP, _LIGHT = 0.02, 3e-3  # how much masses of a design are held to; a weight that is left out
 _LOWEST = 9.0  # nats below the highest point, of a mixture
+_MOST_POINTS = 64  # of a mixture: of more, quantiles would be those of draws
 
 
 class DensityEvaluation(NamedTuple):
@@ -113,7 +114,8 @@ def explore(
             break
         found = at(frame.vectors(proposal.least_certain(interpolant)))
         known += [one for one in found if one is not None]
-        interpolant, before = _interpolated(frame, mode, known), (weights, log_mean)
+        near, before = interpolant.lengthscale, (weights, log_mean)
+        interpolant = _interpolated(frame, mode, known, near)
         weights, log_mean = proposal.weights(interpolant)
         moved.append(_change(proposal.z, before, (weights, log_mean)))
     _, log_volume = np.linalg.slogdet(frame.axes)
@@ -191,12 +193,13 @@ def _framed(
 
 
 def _interpolated(
-    frame: Frame, mode: DensityEvaluation, known: list[DensityEvaluation]
+    frame: Frame, mode: DensityEvaluation, known: list[DensityEvaluation], *near: float
 ) -> Interpolant:
     return interpolate(
         frame.coordinates(np.array([point.vector for point in known])),
         np.array([point.value - mode.value for point in known]),
         np.array([point.gradient for point in known]) @ frame.axes,
+        *near,
     )
 
 
@@ -291,6 +294,7 @@ def _point_weights(
     for _ in range(2):  # again without those that count for next to nothing
         equations = np.concatenate([of_points * possible, np.diag(held)])
         found, _ = nnls(equations, np.append(wanted, held * usual))
-        possible &= found > _LIGHT * found.sum()
+        heaviest = np.sort(found)[-_MOST_POINTS:]
+        possible &= (found > _LIGHT * found.sum()) & (found >= heaviest[0])
     found = np.where(possible, found, 0.0)
     return found / found.sum()

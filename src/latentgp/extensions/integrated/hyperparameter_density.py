@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
 from latentgp.extensions.integrated.exploration import DensityEvaluation, Exploration, Places
@@ -126,8 +126,10 @@ class HyperparameterDensity:
 
         latents, own, unmoved = zip(*on_all_cores(posterior, places, alone=1), strict=True)
         models = [model_at(self._space, place) for place in places]
+        weights, kept = _in_few_sizes(explored.weights)
+        models, latents, own = ([parts[k] for k in kept] for parts in (models, latents, own))
         stacked = jax.tree.map(lambda *parts: np.stack(parts), *own)
-        return Gaussians.of(models, latents, explored.weights), stacked, sum(unmoved)
+        return Gaussians.of(models, latents, weights), stacked, sum(unmoved)
 
     def _report(self, bound: float) -> None:
         step = RunProgress(
@@ -138,6 +140,19 @@ class HyperparameterDensity:
             details={"evaluations": self._count},
         )
         self._asked_to_end = self.run.made(step) in (ASKED, ABORTED, INTERRUPTED)
+
+
+def _in_few_sizes(
+    weights: Float[np.ndarray, "points"],
+) -> tuple[Float[np.ndarray, "K"], Int[np.ndarray, "K"]]:
+    """Weights of as many components as a power of two, and which points these are.
+
+    The lightest point stands for several, so that mixtures share programs.
+    """
+    number, lightest = len(weights), int(np.argmin(weights))
+    more = (1 << (number - 1).bit_length()) - number
+    kept = np.append(np.arange(number), np.full(more, lightest))
+    return np.where(kept == lightest, weights[lightest] / (1 + more), weights[kept]), kept
 
 
 def marginals_in(

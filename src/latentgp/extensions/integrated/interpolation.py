@@ -7,6 +7,7 @@ tails are at most as heavy as Student's.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -49,8 +50,9 @@ def interpolate(
     points: Float[np.ndarray, "M H"],
     values: Float[np.ndarray, "M"],
     gradients: Float[np.ndarray, "M H"],
+    near: float = 2.0,
 ) -> Interpolant:
-    """Interpolant whose length-scale is the most probable of a few.
+    """Interpolant whose length-scale is the most probable of a few, found from one near by.
 
     Values are those of the log density less that at the mode, in nats; gradients are in the
     standardised coordinates of the points.
@@ -62,23 +64,30 @@ def interpolate(
     known = rest.ravel()
     # Where the density is very low it need not be known well, and may be of another shape.
     doubt = np.square(_DOUBT * np.maximum(-values - _LOW, 0.0)) / max(np.mean(rest[:, 0] ** 2), 1.0)
-    doubt = np.repeat(doubt[:, None], rest.shape[1], axis=1)
-    best, highest = None, -np.inf
-    for lengthscale in _LENGTHSCALES:
-        covariance = _covariance(points, lengthscale) + np.diag(doubt.ravel())
+    doubt = np.repeat(doubt, rest.shape[1])
+
+    @cache
+    def at(place: int) -> tuple[float, int, Interpolant | None]:
+        """Log evidence; where there is none, shorter length-scales are better."""
+        if not 0 <= place < len(_LENGTHSCALES):
+            return -np.inf, -len(_LENGTHSCALES), None
+        lengthscale = float(_LENGTHSCALES[place])
         try:
-            root = cholesky(covariance, lower=True)
+            root = cholesky(_covariance(points, lengthscale) + np.diag(doubt), lower=True)
         except LinAlgError:  # so long a length-scale that points are no longer told apart
-            break
+            return -np.inf, -place, None
         weights = cho_solve((root, True), known)
         variance = max(float(known @ weights) / known.size, 1e-12)
         evidence = -0.5 * known.size * np.log(variance) - np.sum(np.log(np.diagonal(root)))
-        if evidence > highest:
-            shaped = weights.reshape(len(points), -1)
-            best = Interpolant(points, float(lengthscale), variance, shaped, root)
-            highest = evidence
-    assert best is not None
-    return best
+        shaped = weights.reshape(len(points), -1)
+        return evidence, -place, Interpolant(points, lengthscale, variance, shaped, root)
+
+    place = int(np.argmin(np.abs(np.log(_LENGTHSCALES / near))))
+    while (best := max(place - 1, place, place + 1, key=lambda own: at(own)[:2])) != place:
+        place = best
+    interpolant = at(place)[2]
+    assert interpolant is not None
+    return interpolant
 
 
 def _student(z: Float[np.ndarray, "S H"]) -> tuple[np.ndarray, np.ndarray]:
