@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from jaxtyping import Key
 
-from latentgp.choosing.choice import Choice, choose_for, treating
+from latentgp.choosing.choice import Choice, choose_for, treating, treatment
 from latentgp.choosing.kernels import with_usual_kernel
 from latentgp.choosing.registry import as_method
 from latentgp.errors import refuse
@@ -105,7 +105,10 @@ def fit(
     if options.kernel is not None:
         model, on_kernel = with_usual_kernel(model, rows.merged)
     check_model(model, rows.merged.X)
-    asked, learned = options.hyperparameters, options.learn_hyperparameters
+    learned, size = options.learn_hyperparameters, rows.merged.size
+    few = method == "auto" and learned and source is None and options.priors is not None
+    given = options.hyperparameters, model, size, options.frozen_paths
+    asked = treatment(*given, may_integrate=few)
     if method == "auto":
         searched = learned and not options.restarts and asked == "optimise"
         shape, seconds = rows.merged.X.shape, options.max_seconds
@@ -117,14 +120,13 @@ def fit(
     method, reason, _ = chosen
     on_devices = options.devices is not None
     check_method(method, model, source is not None, options.restarts, on_devices)
-    named = (options.frozen,) if isinstance(options.frozen, str) else tuple(options.frozen)
     problem = Problem(
         model=model,
         rows=rows,
         source=source,
         key=as_key(options.key),
         reason=reason,
-        options=replace(options, frozen=named),
+        options=replace(options, frozen=options.frozen_paths),
         streaming_prior=method.streaming_prior,
         control=RunControl(started, options.callback, options.max_seconds, options.verbose),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple, get_args
 
 from latentgp.errors import InputError
@@ -86,6 +87,19 @@ class Choice(NamedTuple):
         return Choice(method, f"{self.reason}; {why}")
 
 
+def treatment(
+    asked: str, model: LatentGP, rows: int, frozen: Sequence[str], *, may_integrate: bool
+) -> str:
+    """What is done about hyper-parameters; "auto" integrates where an extension does for few rows.
+
+    Where it may not, or rows are many, "auto" optimises.
+    """
+    if asked != "auto":
+        return asked
+    few = may_integrate and any(offer(model, rows, frozen) for offer in offers("few rows"))
+    return "integrate" if few else "optimise"
+
+
 def treating(hyperparameters: str, choice: Choice, model: LatentGP, learned: bool = True) -> Choice:
     """The method that optimises, integrates over or samples hyper-parameters, for one chosen.
 
@@ -93,7 +107,8 @@ def treating(hyperparameters: str, choice: Choice, model: LatentGP, learned: boo
     """
     if hyperparameters not in get_args(Hyperparameters):
         raise InputError(
-            f'hyperparameters must be "optimise", "integrate" or "sample", got {hyperparameters!r}.'
+            'hyperparameters must be "auto", "optimise", "integrate" or "sample", got '
+            f"{hyperparameters!r}."
         )
     if hyperparameters == "optimise":
         return choice

@@ -105,7 +105,7 @@ class Method(Module):
 
     @property
     def all_rows_at_once(self) -> "Method":
-        """The method that a batch method wraps; itself for all others."""
+        """The method that one in batches or over hyper-parameters wraps; itself for all others."""
         return self
 
     def continued(self, batch_size: int | None, epochs: int | None) -> Any:

@@ -13,7 +13,7 @@ from numpyro.distributions import Distribution
 
 from latentgp.runtime.progress import Callback
 
-Hyperparameters = Literal["optimise", "integrate", "sample"]
+Hyperparameters = Literal["optimise", "integrate", "sample", "auto"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -22,7 +22,8 @@ class SearchOptions:
 
     Args:
         hyperparameters: "optimise" takes the most probable ones, "integrate" averages over them by
-            the method's evidence (`Integrated`), "sample" draws them by Markov chains.
+            the method's evidence (`Integrated`), "sample" draws them by Markov chains, "auto"
+            integrates where rows are few and else optimises; `TableModel` takes that by default.
         learn_hyperparameters: False keeps the values of the kernel and the likelihood; True treats
             them as `hyperparameters` says.
         priors: "weak" sets wide log-normal ones, scaled to the data, on length-scales and
@@ -52,6 +53,11 @@ class SearchOptions:
     max_seconds: float | None = None
     callback: Callback | None = None
     verbose: int = 0
+
+    @property
+    def frozen_paths(self) -> tuple[str, ...]:
+        """Paths that are frozen, of which one may stand alone."""
+        return (self.frozen,) if isinstance(self.frozen, str) else tuple(self.frozen)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -40,7 +40,7 @@ from latentgp.rows.data import padded_size
 from latentgp.typing import Array, Inputs, RandomKey, RowLatents
 
 _FEW = 16  # components, of which each has its own quadrature
-_FEW_STACKED = 32  # the same, where one program is run for all
+_FEW_STACKED = 64  # the same, where one program is run for all
 _KEPT_NUMBERS = 1 << 25  # of inverse factors, one for each draw's kernel
 
 Spread = Float[Array, "N #K Q"] | Float[Array, "N #K Q Q"]
@@ -132,6 +132,11 @@ class Components(eqx.Module):
 
     def check_inputs(self, X: Inputs) -> None:
         """Raise InputError where the posterior no longer knows f; nowhere unless overridden."""
+
+    @property
+    def heaviest(self) -> "Components":
+        """The Gaussian of the greatest weight; all components unless overridden."""
+        return self
 
     def prepared(self) -> "Components":
         """With whatever predictions can keep, such as factors of the prior."""
@@ -337,8 +342,12 @@ class Gaussians(Components):
 
     @property
     def model(self) -> LatentGP:
-        heaviest = int(np.argmax(self.log_weights))
-        return jax.tree.map(lambda a: a[heaviest], self.models)
+        return self.heaviest.own_model
+
+    @property
+    def heaviest(self) -> OneGaussian:
+        own = int(np.argmax(self.log_weights))
+        return OneGaussian(*jax.tree.map(lambda a: a[own], (self.models, self.latents)))
 
     @property
     def law(self) -> Law:

@@ -41,6 +41,10 @@ FLAGS = (
 )
 
 
+# What tables and the command line take where the estimators take something else.
+OF_TABLES = {"hyperparameters": "auto"}
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class EstimatorOptions:
     """Options of the estimators that `fit` does not have.

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 import latentgp as lgp
 from latentgp import plots
 from latentgp.choosing.choice import Choice, treating
-from latentgp.extensions.integrated.method import check_integrable
+from latentgp.extensions.integrated.hyperparameter_density import _in_few_sizes
+from latentgp.extensions.integrated.method import check_integrable, rows_are_few
 from latentgp.surfaces.cli.app import app
 from latentgp.testing import check_posterior
 
@@ -156,6 +157,68 @@ def test_an_approximate_evidence_is_integrated_as_it_is(likelihood, y, method):
     assert_marginals(found.posterior, places, weights, list(OF_KERNEL), 0.05)
 
 
+class TestFewRows:
+    """By "auto", as tables are fitted."""
+
+    def test_twenty_rows_a_hyper_parameter_are_few(self):
+        assert rows_are_few(REGRESSION, 60, ())
+        assert not rows_are_few(REGRESSION, 61, ())
+        assert not rows_are_few(REGRESSION, 60, ("kernel.lengthscale",))
+        assert not rows_are_few(REGRESSION, 10, ("kernel", "likelihood"))
+        several = lgp.LatentGP(lgp.RBF(np.ones(7)), lgp.Gaussian())
+        assert not rows_are_few(several, 20, ())  # nine
+        assert rows_are_few(several, 20, ("kernel.variance",))
+        assert not rows_are_few(lgp.LatentGP(lgp.RBF(), lgp.Poisson()), 20, ())
+        assert not rows_are_few(lgp.LatentGP(lgp.SameGroup(), lgp.Gaussian()), 20, ())
+
+    @pytest.mark.parametrize(
+        "settings", [{"learn_hyperparameters": False}, {"method": lgp.ExactGP()}, {"priors": None}]
+    )
+    def test_not_where_something_else_is_asked_for(self, settings):
+        settings = {"hyperparameters": "auto", "method": "auto", "key": KEY} | settings
+        found = lgp.fit(REGRESSION, lgp.Data(X, REAL), **settings)
+        assert not isinstance(found.diagnostics.method, lgp.Integrated)
+
+    def test_the_same_as_by_its_own_word(self):
+        auto = integrated(REGRESSION, REAL, "auto", hyperparameters="auto").posterior
+        own = integrated(REGRESSION, REAL, "auto").posterior
+        for one, other in zip(auto.predict_f(NEW), own.predict_f(NEW), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+    def test_a_table_is_integrated_and_goes_on_with_further_rows(self, tmp_path):
+        frame = pd.DataFrame({"x": X[:, 0], "y": REAL})
+        model = lgp.TableModel.fit(frame, "y", random_state=0)
+        assert isinstance(model.estimator.method_, lgp.Integrated)
+        assert "Hyper-parameters are averaged over, as 30 rows" in "".join(
+            model.estimator.diagnostics_.remarks
+        )
+        loaded = lgp.load(model.save(tmp_path / "model"))
+        pd.testing.assert_frame_equal(loaded.predict(frame), model.predict(frame))
+        assert np.all(np.isfinite(model.leave_one_out(frame).log_density))
+        mode = lgp.TableModel.fit(frame, "y", random_state=0, hyperparameters="optimise")
+        assert not isinstance(mode.estimator.method_, lgp.Integrated)
+        assert np.mean(model.predict(frame)["std"]) > np.mean(mode.predict(frame)["std"])
+        estimator, at = model.estimator, model.estimator.model_
+        estimator.partial_fit(X[:8] + 0.1, REAL[:8], learn_hyperparameters=False)
+        assert "at the most probable of 32 points" in estimator.method_reason_
+        # A Gaussian process of all rows with these hyper-parameters.
+        both = lgp.Data(np.concatenate([X, X[:8] + 0.1]), np.concatenate([REAL, REAL[:8]]))
+        expected = lgp.fit(at, both, key=KEY, learn_hyperparameters=False).posterior
+        for one, other in zip(
+            estimator.posterior_.predict_f(NEW), expected.predict_f(NEW), strict=True
+        ):
+            np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
+
+
+def test_mixtures_have_few_sizes_and_the_weights_of_their_points():
+    weights = np.random.default_rng(0).dirichlet(np.ones(21))
+    own, kept = _in_few_sizes(weights)
+    assert own.shape == (32,)
+    np.testing.assert_allclose(np.bincount(kept, own), weights)
+    assert np.argmax(own) == np.argmax(weights)
+    assert _in_few_sizes(np.full(16, 1 / 16))[1].tolist() == list(range(16))
+
+
 class TestDoors:
     def test_a_method_as_a_value_and_the_word_are_one(self):
         words = integrated(REGRESSION, REAL, lgp.ExactGP()).posterior
@@ -261,7 +324,9 @@ class TestRefusals:
             integrated(REGRESSION, REAL, settings.pop("method", lgp.ExactGP()), **settings)
 
     def test_another_word(self):
-        with pytest.raises(lgp.InputError, match='must be "optimise", "integrate" or "sample"'):
+        with pytest.raises(
+            lgp.InputError, match='must be "auto", "optimise", "integrate" or "sample"'
+        ):
             lgp.GPRegressor(hyperparameters="marginalise").fit(X, REAL)
 
     def test_a_method_without_sites_as_a_value(self):

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 EXTENSION = Extension(
     __name__,
     names={"method": "Integrated IntegratedPosterior"},
-    offers={"integrate": f"{__name__}.method:integrating"},
+    offers={
+        "integrate": f"{__name__}.method:integrating",
+        "few rows": f"{__name__}.method:rows_are_few",
+    },
     verbs={"hyperparameter_marginals": f"{__name__}.at_optimum:marginals_at_optimum"},
     apart="IntegratedPosterior",
 )

@@ -26,7 +26,7 @@ from latentgp.runtime.interrupts import Interrupted
 from latentgp.runtime.processes import is_first_process, join_processes, leave
 from latentgp.runtime.run_log import log_runs
 from latentgp.runtime.writing import check_writable, writing
-from latentgp.surfaces.options import FLAGS, Degrees, EstimatorOptions
+from latentgp.surfaces.options import FLAGS, OF_TABLES, Degrees, EstimatorOptions
 
 # Where Slurm, Open MPI and other launchers say how many processes they have started together.
 _STARTED_TOGETHER = "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"
@@ -97,7 +97,7 @@ def _flag(name: str) -> Parameter:
     clause = " ".join(entry.split()).removeprefix(f"{name}: ").split(";")[0].replace("`", "")
     option = Option(help=f"{clause[0].upper()}{clause[1:].rstrip('.')}.")
     typed = Annotated[get_type_hints(kind)[name], option]
-    default = getattr(kind, name)
+    default = OF_TABLES.get(name, getattr(kind, name))
     return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=typed)
 
 

@@ -24,6 +24,7 @@ from latentgp.choosing.choice import (
     is_long_series,
     that_goes_on,
     treating,
+    treatment,
     usual_number_of_points,
 )
 from latentgp.choosing.kernels import FEWEST_ROWS, leaves_time, usual_kernel
@@ -259,7 +260,11 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
                     "n_inducing and representation out, or call latentgp.fit with a DeepGP."
                 )
             model = answer("hidden layers")(model, self.depth, merged)
-        asked, method = self.hyperparameters, self.method
+        method = self.method
+        may = method == "auto" and self.learn_hyperparameters and self.priors is not None
+        may &= own is None and n_inducing is None and not (apart or terms is self.kernel)
+        given = self.hyperparameters, model, merged.size, self.frozen_paths
+        asked = treatment(*given, may_integrate=may)
         if method == "auto":
             if plain and own is None and shape[1] == 1:
                 series = as_series(model)
@@ -280,9 +285,15 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         if self.fixed_effects != "integrate":
             by = answer("greatest likelihood")(self.fixed_effects, apart)
         result = self._run(model, rows, method, by)
-        usual = self.method, self.hyperparameters, self.learn_hyperparameters, self.priors
-        if usual == ("auto", "optimise", True, "weak") and plain and by is fit and not self.frozen:
-            result = self._with_widths(result, rows.merged.size)
+        usual = self.method, self.learn_hyperparameters, self.priors
+        if usual == ("auto", True, "weak") and plain and by is fit and not self.frozen:
+            result = self._with_widths(result, rows.merged.size, asked)
+        if asked != self.hyperparameters and asked == "integrate":
+            why = (
+                f"Hyper-parameters are averaged over, as {merged.size} rows say little of them; "
+                'hyperparameters="optimise" takes the most probable ones.'
+            )
+            result = result.noted([why])
         of_kernel = [] if self.kernel_choice_ is None else [self.kernel_choice_.reason]
         result = result.noted([*notes, *of_kernel])
         self._keep(result, method, reason, centre, self.verbose)
@@ -291,7 +302,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             self.certificate_ = result.certify(self.certify, key=key, verbose=self.verbose)
         return self
 
-    def _with_widths(self, result: Fit, rows: int) -> Fit:
+    def _with_widths(self, result: Fit, rows: int, asked: str) -> Fit:
         """The result with how far its deviations fall short by the choice of its kernel.
 
         Of fewer rows than a choice needs, that they rest on the priors.
@@ -300,7 +311,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             few = f"Deviations rest on the priors more than on the rows, of which there are {rows}."
             return result.noted([few])
         factor = 1.0 if self.kernel_choice_ is None else self.kernel_choice_.widening**0.5
-        if factor < _NOTED:
+        if asked != "optimise" or factor < _NOTED:
             return result
         note = (
             f"Standard deviations are about {factor:.2f} times too small, as {rows} rows say "
@@ -323,7 +334,8 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
                 )
             }
         )
-        posterior = self.posterior_
+        mixture = self.posterior_.components
+        posterior = Posterior(mixture.heaviest, self.posterior_.evidence)
         number = self._number_of_points()
         usual = usual_number_of_points(self.model_)
         if number is None and isinstance(self.method, str):
@@ -341,6 +353,8 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             learn_hyperparameters=learn_hyperparameters,
         )
         reason = "went on with further rows"
+        if mixture.size > 1:
+            reason += f", hyper-parameters at the most probable of {mixture.size} points"
         if len(remembered.centres) < len(posterior.latent.centres):
             reason += f"; earlier ones are remembered through {len(remembered.centres)} points"
         self._keep(result, plain, reason, centre, self.verbose)
@@ -383,8 +397,9 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         asked = self.hyperparameters
         refuse(
             {
-                f'Batches cannot {asked} hyper-parameters; take hyperparameters="optimise".': asked
-                != "optimise",
+                f'Batches cannot {asked} hyper-parameters; take hyperparameters="optimise".': (
+                    asked not in ("auto", "optimise")
+                ),
                 "Batches integrate over fixed effects; take "
                 'fixed_effects="integrate".': self.fixed_effects != "integrate",
             }
@@ -426,11 +441,10 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         **settings: Any,
     ) -> Fit:
         """`fit`, or what is like it, with the estimator's own settings, unless others are given."""
-        terms, frozen = self.kernel, self.frozen
+        terms, frozen = self.kernel, self.frozen_paths
         has_level = isinstance(terms, AdditiveTerms) and not terms.centred
         if has_level and not isinstance(model.mean, ZeroMean):
-            given = (frozen,) if isinstance(frozen, str) else frozen
-            frozen = (*given, "mean")  # about which the intercept is; what is learned is that
+            frozen = (*frozen, "mean")  # about which the intercept is; what is learned is that
         own = {field.name: getattr(self, field.name) for field in dataclasses.fields(SearchOptions)}
         own |= {"hyperparameters": "optimise", "frozen": frozen, "input_names": self._names()}
         return by(model, data, key=jax.random.key(self._seed()), method=method, **own | settings)

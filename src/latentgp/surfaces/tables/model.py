@@ -309,11 +309,12 @@ class TableModel:
                 f"representation={held} keeps coefficients of every row and cannot be fitted in "
                 "batches: take Inducing(200), or fit one file without batches"
             )
-        if settings.get("hyperparameters", "optimise") != "optimise":
+        if settings.get("hyperparameters", "auto") not in ("auto", "optimise"):
             raise InputError(
                 "a fit in batches takes the most probable hyper-parameters: leave hyperparameters "
                 "out, or fit one file without batches"
             )
+        settings["hyperparameters"] = "optimise"
         answer("batches")().continued(batch_size, epochs)  # refuses what it cannot be
         files = TableFiles(path)
         frame = sample_of(files, _SAMPLED_ROWS)

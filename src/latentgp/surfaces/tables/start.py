@@ -25,6 +25,7 @@ from latentgp.surfaces.estimators import (
 from latentgp.surfaces.estimators.additive import AdditiveTerms, Groups, Smooth
 from latentgp.surfaces.estimators.places import PlaceColumns, guessed, has_geometry, placed
 from latentgp.surfaces.estimators.terms import is_learned_apart, number_of, with_terms
+from latentgp.surfaces.options import OF_TABLES
 from latentgp.surfaces.tables import TableEncoder, guess_task, split_target
 from latentgp.surfaces.tables.columns import MOST_CATEGORIES
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, rows_without_gaps
@@ -48,9 +49,9 @@ Estimator = GPRegressor | GPCountRegressor | GPClassifier | GPOrdinalClassifier
 _OF_TERMS = "mean", "groups"  # settings that are among the terms
 _A_NUMBER = "give a number in every row"
 # settings that effects of levels go with
-_PLAIN: dict[str, Any] = {
-    **dict.fromkeys(("kernel", "representation", "n_inducing", "certify")),
-    **{"method": "auto", "hyperparameters": "optimise", "depth": 1},
+_PLAIN: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("kernel", "representation", "n_inducing", "certify"), (None,)),
+    **{"method": ("auto",), "hyperparameters": ("auto", "optimise"), "depth": (1,)},
 }
 # Names of times until an event, and of columns that say whether it was seen.
 _TIMES = re.compile(r"time|surv|duration|^(os|pfs|days|months|years)$", re.IGNORECASE)
@@ -277,7 +278,7 @@ def start(
             notes.append(f"in the order {' < '.join(order)}")
     notation = recognised.notation
     X, y = encoder.encode(inputs), targets_of(known, task, notation)
-    settings = {"likelihood": likelihood, **settings}
+    settings = {"likelihood": likelihood, **OF_TABLES, **settings}
     if time is None:
         places, terms, why = _on_globe(places, encoder, X, globe, settings)
         notes += why
@@ -320,7 +321,7 @@ def _levels(likelihood: str | Likelihood, settings: Mapping[str, Any]) -> Sequen
     asked = settings.get("groups")
     if asked is not None:
         return _several(asked)
-    plain = all(settings.get(name, value) == value for name, value in _PLAIN.items())
+    plain = all(settings.get(name, usual[0]) in usual for name, usual in _PLAIN.items())
     return None if plain and _is_auto(likelihood) else ()
 
 
