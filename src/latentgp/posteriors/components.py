@@ -347,7 +347,7 @@ class Gaussians(Components):
     @property
     def heaviest(self) -> OneGaussian:
         own = int(np.argmax(self.log_weights))
-        return OneGaussian(*jax.tree.map(lambda a: a[own], (self.models, self.latents)))
+        return OneGaussian(*jax.tree.map(lambda a: np.asarray(a[own]), (self.models, self.latents)))
 
     @property
     def law(self) -> Law:

@@ -260,8 +260,6 @@ class TestDoors:
         np.testing.assert_allclose(regressor.predict(NEW), optimised.predict(NEW), atol=0.3)
         again = lgp.load(regressor.save(tmp_path / "m"))
         np.testing.assert_array_equal(again.predict(NEW), regressor.predict(NEW))
-        with pytest.raises(lgp.InputError, match="no sites, which further rows"):
-            regressor.partial_fit(X, REAL)
         with pytest.raises(lgp.InputError, match="Batches cannot integrate hyper-parameters"):
             regressor.continue_with(None)
         classifier = lgp.GPClassifier(hyperparameters="integrate", random_state=0)
