@@ -200,7 +200,7 @@ class TestFewRows:
         assert np.mean(model.predict(frame)["std"]) > np.mean(mode.predict(frame)["std"])
         estimator, at = model.estimator, model.estimator.model_
         estimator.partial_fit(X[:8] + 0.1, REAL[:8], learn_hyperparameters=False)
-        assert "at the most probable of 32 points" in estimator.method_reason_
+        assert "at the point of the greatest weight" in estimator.method_reason_
         # A Gaussian process of all rows with these hyper-parameters.
         both = lgp.Data(np.concatenate([X, X[:8] + 0.1]), np.concatenate([REAL, REAL[:8]]))
         expected = lgp.fit(at, both, key=KEY, learn_hyperparameters=False).posterior

@@ -354,7 +354,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         )
         reason = "went on with further rows"
         if mixture.size > 1:
-            reason += f", hyper-parameters at the most probable of {mixture.size} points"
+            reason += ", hyper-parameters at the point of the greatest weight"
         if len(remembered.centres) < len(posterior.latent.centres):
             reason += f"; earlier ones are remembered through {len(remembered.centres)} points"
         self._keep(result, plain, reason, centre, self.verbose)
