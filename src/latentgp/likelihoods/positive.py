@@ -42,9 +42,9 @@ class PositiveLikelihood(ClosedMoments):
         return 1.0
 
     def latent_centre(self, y: PerRow, weights: PerRow | None, side: SideInformation) -> float:
-        # Where times are censored, the time of all rows over their number of events.
+        # Where times are censored, the time that rows were observed over their number of events.
         events = np.broadcast_to(np.asarray(side.get("censored", 0.0)) != 1, y.shape)
-        total = np.average(y, weights=weights)
+        total = np.average(y - side.get("entry", 0.0), weights=weights)
         return float(np.log(total / max(np.average(events, weights=weights), 0.5 / len(y))))
 
 
