@@ -15,6 +15,8 @@ from common import Results, parser
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--most-rows", type=int, help="leave larger sets out")
+    arguments.add_argument("--likelihood", default="auto", help="the law (%(default)s)")
+    arguments.add_argument("--rows", type=int, help="learn from so many rows at most")
     options = arguments.parse_args()
     frames, folds = {}, {}
     for path in sorted(options.folder.glob("*cv.csv")):
@@ -31,9 +33,13 @@ def main() -> None:
         train, test = (
             frame.iloc[fold.row_id[fold.set == part].to_numpy() - 1] for part in ("train", "test")
         )
-        model = lgp.TableModel.fit(
-            train, "time", side_columns={"event": "status"}, random_state=0, verbose=0
-        )
+        if options.rows is not None:
+            train, test = (
+                part.sample(min(len(part), most), random_state=0)
+                for part, most in ((train, options.rows), (test, 3 * options.rows))
+            )
+        settings = {"likelihood": options.likelihood, "random_state": 0, "verbose": 0}
+        model = lgp.TableModel.fit(train, "time", side_columns={"event": "status"}, **settings)
         scores = model.evaluate(test)
         return {
             **{"rows": len(train), "inputs": frame.shape[1] - 2},
