@@ -161,7 +161,7 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
     """JSON for a value; arrays go to `tensors`. `where` names it in errors."""
     if value is None or (isinstance(value, _PLAIN) and not hasattr(value, "_fields")):
         return value
-    if isinstance(value, np.bool_ | np.number):
+    if isinstance(value, np.bool_ | np.integer | np.floating):
         return value.item()
     if isinstance(value, jax.Array):
         value = gather(value)  # of a posterior whose matrix is over devices

@@ -193,7 +193,7 @@ def test_baselines_know_groups_and_what_is_censored():
         )
 
 
-@pytest.mark.parametrize("side", ["exposure", "trials"])
+@pytest.mark.parametrize("side", ["exposure", *slow_parameters("trials")])
 def test_baselines_know_in_how_much_was_counted(side):
     """With one share or rate for all rows, a baseline of it is all that there is to know."""
     rng = np.random.default_rng(0)
@@ -208,10 +208,11 @@ def test_baselines_know_in_how_much_was_counted(side):
         assert np.mean(found.log_density) == pytest.approx(np.mean(law.logpmf(y)), abs=0.02)
 
 
+@pytest.mark.slow
 def test_over_dispersed_shares_are_beta_binomial():
     rng = np.random.default_rng(0)
-    x, trials = rng.uniform(size=300), np.full(300, 50.0)
-    y = rng.binomial(50, rng.beta(2.0, 3.0, 300))
+    x, trials = rng.uniform(size=200), np.full(200, 50.0)
+    y = rng.binomial(50, rng.beta(2.0, 3.0, 200))
     regressor = lgp.GPCountRegressor(likelihood="binomial", **HELD)
     regressor.fit(x[:, None], y, trials=trials)
     same, _ = baselines(judged(*as_table_model(regressor, x, y, trials=trials)))

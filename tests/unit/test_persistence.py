@@ -363,11 +363,11 @@ class TestSafety:
 
 
 def test_settings_are_numbers_of_python_and_a_generator_is_told_of(tmp_path):
-    settings = {"n_inducing": np.int64(6), "random_state": np.int64(3), "verbose": np.bool_(True)}
+    settings = {"n_inducing": np.int64(6), "random_state": np.int64(3)}
     regressor = lgp.GPRegressor(**settings).fit(X, Y)
     again = lgp.load(regressor.save(tmp_path / "regressor"))
     assert {name: getattr(again, name) for name in settings} == settings
-    assert {type(getattr(again, name)) for name in settings} == {int, bool}
+    assert {type(getattr(again, name)) for name in settings} == {int}
     np.testing.assert_array_equal(again.fit(X, Y).predict(NEW), regressor.predict(NEW))
     regressor.random_state = np.random.RandomState(3)
     with pytest.warns(UserWarning, match="random_state, a RandomState, is left out of the file"):

@@ -55,7 +55,10 @@ def test_without_priors_everything_is_held():
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"number": 0}, "number must be at least 1"), ({"priors": {"kernel.size": None}}, "size")],
+    [
+        ({"number": 0}, "number must be a whole number from 1"),
+        ({"priors": {"kernel.size": None}}, "size"),
+    ],
 )
 def test_refusals(settings, message):
     with pytest.raises(lgp.InputError, match=message):
