@@ -93,6 +93,19 @@ SPARSE = [
 ]
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_new_levels_of_a_grouping_of_one_have_the_prior(exact):
+    """All rows of the fit have its level, and others need not."""
+    X = rows_of()
+    new, X[:, SCHOOL] = new_rows(X), 3.0
+    kernel, sites = KERNELS["nested and crossed"], sites_of(len(X))
+    own = lgp.groups.SparseEffects(exact=exact, probes=400).initialise(X, None, kernel, KEY)
+    (found, theirs) = (r.condition(kernel, X, sites).marginals(new) for r in (own, Dense()))
+    np.testing.assert_allclose(found.mean, theirs.mean, atol=1e-9 if exact else 1e-5)
+    # of variances that are means over 400 probe vectors a share of sqrt(2 / 400) is an error
+    np.testing.assert_allclose(found.variance, theirs.variance, rtol=1e-9 if exact else 0.25)
+
+
 def few_pairs(monkeypatch):
     """Products over pairs of levels, however few rows there are."""
     monkeypatch.setattr("latentgp.extensions.groups.incidence._PRODUCTS_A_PAIR", 1e-3)

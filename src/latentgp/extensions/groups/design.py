@@ -193,8 +193,8 @@ class EffectDesign(eqx.Module):
         return dict(zip(self.others, np.cumsum([0, *sizes]).tolist(), strict=False))
 
     def is_shared(self, term: int) -> bool:
-        """Whether all rows share the effects of a term: a row of one level may have two groups."""
-        return self.terms[term].levels == 1 and not self.terms[term].members
+        """Whether all rows share the effects of a term; new rows may lack its only level."""
+        return not self.terms[term].columns and not self.terms[term].members
 
     @property
     def several(self) -> list[int]:
