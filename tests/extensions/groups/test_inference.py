@@ -320,14 +320,15 @@ def test_poisson_variances_are_those_of_laplace():
     )
     found = model.mixed_summary()
     assert found.residual is None
-    assert found.components[0].variance[0] == pytest.approx(0.05616352, rel=0.02)
+    assert found.components[0].variance[0] == pytest.approx(0.05616625, rel=2e-3)
     # sqrt(diag(vcov(..., use.hessian = FALSE))), coef(summary(...))
-    np.testing.assert_allclose(found.standard_error, [0.133814, 0.150736, 0.141965], rtol=2e-3)
+    np.testing.assert_allclose(found.standard_error, [0.133815, 0.150737, 0.141966], rtol=5e-4)
     found = model.mixed_summary(degrees="curvature")
-    np.testing.assert_allclose(found.estimate, [0.899035, 0.229346, 0.444594], rtol=2e-3)
+    np.testing.assert_allclose(found.estimate, [0.899007, 0.229346, 0.444595], rtol=5e-4)
     np.testing.assert_allclose(found.standard_error, by_hand(table, found), rtol=1e-3)
-    # by finite differences of a deviance that Newton's steps have not quite converged for
-    np.testing.assert_allclose(found.standard_error, [0.134508, 0.150101, 0.141608], rtol=5e-3)
+    # with glmerControl(tolPwrss=1e-12): by default lme4's steps to the mode end so early that its
+    # finite differences have 0.134508, 0.150101 and 0.141608
+    np.testing.assert_allclose(found.standard_error, [0.134837, 0.150573, 0.142065], rtol=5e-4)
     assert np.isinf(found.degrees).all()
     means = model.marginal_means("arm")
     response = means.response()
