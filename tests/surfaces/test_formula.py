@@ -154,6 +154,20 @@ def test_arithmetic_in_smooth_terms_and_slopes_and_nested_groups():
     assert near.doubts(near.encode(years)) == []
 
 
+def test_groups_whose_variance_the_rows_do_not_tell_are_named():
+    x = np.arange(6.0)
+    table = pd.DataFrame({"y": x, "x": x, "g": ["a"] * 6, "row": list("abcdef")})
+    for formula, words in {
+        "y ~ (1 | g)": ["g has one group"],
+        "y ~ (1 | row)": ["row has a group for each row: Gaussian noise is not told"],
+        "y ~ (0 + x | row)": [],
+    }.items():
+        encoder = FormulaEncoder.fit(table, formula)
+        found = [said for said in encoder.doubts(encoder.encode(table)) if "group" in said]
+        assert len(found) == len(words)
+        assert all(said.startswith(start) for said, start in zip(found, words, strict=True))
+
+
 @pytest.mark.parametrize(
     ("formula", "sentence"),
     [

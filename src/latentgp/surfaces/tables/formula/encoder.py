@@ -195,6 +195,18 @@ class FormulaEncoder:
                     f"{term.text} has a function for each value of {term.by[0]}, and few rows have "
                     f"the same: write {term.by[0]}:{term.function}(...) to multiply by its numbers"
                 )
+        for term in self._read.groups:
+            levels = 0 if term.others else len(labels[term.columns].labels)
+            if levels == 1:
+                said.append(
+                    f"{term.name} has one group, whose effects are not told apart from the fixed "
+                    "ones: nothing is known of their variance; leave them out"
+                )
+            elif levels == len(X) and term.intercept:
+                said.append(
+                    f"{term.name} has a group for each row: Gaussian noise is not told apart from "
+                    "its effects, and their variances are some of one sum; leave these out"
+                )
         slopes = {slope for term in self._read.groups if term.intercept for slope in term.slopes}
         times = {factor: term.name for term in self._read.smooth for factor in term.times}
         for place, factor in enumerate(self._inputs):
