@@ -17,6 +17,7 @@ from latentgp.kernels.parts import parts_of
 from latentgp.representations import Dense, SiteForm, log_evidence
 from latentgp.site_inference.search import hyperparameters
 from latentgp.site_inference.search.hyperparameters import _Runs
+from latentgp.sites.gaussian import GaussianSites
 from latentgp.testing.numerics import chunks_of
 from pupils import (
     FIXED,
@@ -319,6 +320,32 @@ def test_some_levels_come_with_all_their_rows():
     part, sites = X[chosen], sites_of(len(chosen))
     dense = Dense().condition(kernel, part, sites).log_evidence
     np.testing.assert_allclose(own.condition(kernel, part, sites).log_evidence, dense, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["nested and crossed", "smooth beside"])
+def test_chunks_of_rows_without_sites_are_passed_over(name):
+    """Evidence and slopes are those of the other rows, whatever is in these chunks."""
+    kernel, X = KERNELS[name], rows_of()
+    sites, space = sites_of(len(X), 1), ParameterSpace(kernel)
+    vector, filled = jnp.asarray(space.to_vector()), np.tile(X[-1:], (990, 1))
+    filled[: len(X)], filled[200:] = X, np.nan
+    more = ((0, 900), (0, 0))
+    padded = GaussianSites(*(jnp.pad(part, more[: part.ndim]) for part in sites))
+    own = lgp.groups.SparseEffects(20).initialise(X, None, kernel, KEY)
+
+    def slopes(X, sites):
+        def evidence(vector, linear):
+            about = sites._replace(linear=linear)
+            return log_evidence(own, space.to_model(vector), X, about)
+
+        return jax.value_and_grad(evidence, (0, 1))(vector, sites.linear)
+
+    value, (in_kernel, in_linear) = slopes(X, sites)
+    with chunks_of(64):
+        found, (of_kernel, of_linear) = slopes(filled, padded)
+    np.testing.assert_allclose(found, value, rtol=1e-12)
+    np.testing.assert_allclose(of_kernel, in_kernel, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(of_linear[: len(X)], in_linear, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.slow

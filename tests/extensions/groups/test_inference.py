@@ -322,7 +322,7 @@ def test_poisson_variances_are_those_of_laplace():
     assert found.residual is None
     assert found.components[0].variance[0] == pytest.approx(0.05616625, rel=2e-3)
     # sqrt(diag(vcov(..., use.hessian = FALSE))), coef(summary(...))
-    np.testing.assert_allclose(found.standard_error, [0.133815, 0.150737, 0.141966], rtol=5e-4)
+    np.testing.assert_allclose(found.standard_error, [0.133815, 0.150737, 0.141966], rtol=2.5e-3)
     found = model.mixed_summary(degrees="curvature")
     np.testing.assert_allclose(found.estimate, [0.899007, 0.229346, 0.444595], rtol=5e-4)
     np.testing.assert_allclose(found.standard_error, by_hand(table, found), rtol=1e-3)

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.extensions.groups.design import EffectDesign, RowEffects, at_levels, effects_at
+from latentgp.extensions.groups.open_variance import given_effects, open_variance
 from latentgp.extensions.groups.precision import (
     Blocks,
     EffectPrecision,
@@ -151,9 +152,12 @@ def crossed(
     precision: PerRow,
     settings: CrossedSettings,
     *,
+    power: float = 0.0,
     means_only: bool = False,
-) -> CrossedEffects:
+) -> tuple[CrossedEffects, PerRow]:
     """The posterior of the effects given sites of f, by conjugate gradients.
+
+    With it comes the prior variance of f at each row that they leave open.
 
     Args:
         design: of the kernel.
@@ -162,9 +166,13 @@ def crossed(
         linear: of the sites.
         precision: of the sites, not negative.
         settings: of the solves.
+        power: of what they leave open, as in `given_effects`.
         means_only: whether covariances, the evidence and the KL are left out.
     """
-    A = EffectPrecision(design, design.of(kernel, X), precision)
+    rows = design.of(kernel, X)
+    open_at_rows = open_variance(design, kernel, X, rows.values)
+    linear, precision, _ = given_effects(linear, precision, open_at_rows, power)
+    A = EffectPrecision(design, rows, precision)
     right = A.all_sums(linear[:, None])
     probes = 0 if means_only else settings.probes
     known = design.coefficients(4 * probes)
@@ -186,7 +194,7 @@ def crossed(
         trace = products + jnp.sum(jnp.trace(own, axis1=1, axis2=2))
         squares = sum(jnp.sum(block**2) for block in mean)
         kl = 0.5 * (trace + squares - A.size + log_determinant)
-    return CrossedEffects(
+    effects = CrossedEffects(
         means=tuple(block[:, :, 0] for block in mean),
         one=one,
         other=other,
@@ -200,6 +208,7 @@ def crossed(
         steps=found.solution.steps,
         known=known,
     )
+    return effects, open_at_rows
 
 
 def _solved(

@@ -17,6 +17,7 @@ from jax.scipy.linalg import cho_solve
 from jaxtyping import Float, Int
 
 from latentgp.extensions.groups.design import EffectDesign, RowEffects, at_levels
+from latentgp.extensions.groups.open_variance import given_effects, open_variance
 from latentgp.kernels import Kernel
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import cholesky, lower_cholesky
@@ -126,9 +127,12 @@ def eliminated(
     linear: PerRow,
     precision: PerRow,
     *,
+    power: float = 0.0,
     means_only: bool = False,
-) -> EliminatedEffects:
+) -> tuple[EliminatedEffects, PerRow]:
     """The posterior of the effects given sites of f: O(N) and O(L left^2 + left^3) algebra.
+
+    With it comes the prior variance of f at each row that they leave open.
 
     Args:
         design: of the kernel.
@@ -136,18 +140,19 @@ def eliminated(
         X: the rows.
         linear: of the sites.
         precision: of the sites, not negative.
+        power: of what they leave open, as in `given_effects`.
         means_only: whether covariances, and the KL, are left out.
     """
-    factors = _factors(design, _information(design, kernel, X, linear, precision))
+    info, open_at_rows = _information(design, kernel, X, linear, precision, power)
+    factors = _factors(design, info)
     dtype, mean = linear.dtype, factors.mean
     values = _means(design, factors)
     log_evidence = 0.5 * (factors.gain - factors.log_determinant)
     if means_only:
         no = jnp.zeros((0, 0, 0), dtype)
         means = tuple(ChainEffects(value, no, no, no, no, ()) for value in values)
-        return EliminatedEffects(
-            means, mean, jnp.zeros((0, 0), dtype), log_evidence, jnp.zeros((), dtype)
-        )
+        none = jnp.zeros((0, 0), dtype), log_evidence, jnp.zeros((), dtype)
+        return EliminatedEffects(means, mean, *none), open_at_rows
     covariance = cho_solve((factors.rest, True), jnp.eye(design.left, dtype=dtype))
     chain = _chain(design, factors, values, covariance)
     trace, squares = jnp.trace(covariance), jnp.sum(mean**2)
@@ -158,7 +163,7 @@ def eliminated(
             path, inner = effects.paths[c], chain[k + 1 + c].inner[place]
             trace = trace + jnp.einsum("lia,lab,lib->", path, inner, path)
     kl = 0.5 * (trace + squares - design.number + factors.log_determinant)
-    return EliminatedEffects(tuple(chain), mean, covariance, log_evidence, kl)
+    return EliminatedEffects(tuple(chain), mean, covariance, log_evidence, kl), open_at_rows
 
 
 def _factors(design: EffectDesign, info: _Information) -> _Elimination:
@@ -364,15 +369,30 @@ def _span(design: EffectDesign, term: int) -> slice:
 
 
 def _information(
-    design: EffectDesign, kernel: Kernel, X: Inputs, linear: PerRow, precision: PerRow
-) -> _Information:
+    design: EffectDesign,
+    kernel: Kernel,
+    X: Inputs,
+    linear: PerRow,
+    precision: PerRow,
+    power: float,
+) -> tuple[_Information, PerRow]:
+    """Sums over rows, and the prior variance that effects leave open at each."""
     terms, dtype = design.terms, linear.dtype
     chain = [terms[t] for t in design.chain]
 
-    def step(info: _Information, rows: Any, real: Array) -> tuple[_Information, None]:
+    def step(info: _Information, rows: Any, real: Array) -> tuple[_Information, PerRow]:
         x, s, w = rows
         s, w = jnp.where(real, s, 0.0), jnp.where(real, w, 0.0)
-        return _with_rows(design, info, design.of(kernel, x), s, w), None
+
+        def added(info: _Information) -> tuple[_Information, PerRow]:
+            own = design.of(kernel, x)
+            left = open_variance(design, kernel, x, own.values)
+            return _with_rows(design, info, own, *given_effects(s, w, left, power)[:2]), left
+
+        def passed_over(info: _Information) -> tuple[_Information, PerRow]:
+            return info, jnp.zeros_like(s)
+
+        return jax.lax.cond(jnp.any((s != 0) | (w != 0)), added, passed_over, info)
 
     start = _Information(
         tuple(jnp.tile(jnp.eye(t.width, dtype=dtype), (t.levels, 1, 1)) for t in chain),
@@ -387,7 +407,7 @@ def _information(
     )
     widths = [term.row_width for term in terms]
     columns = sum(widths) + max(a * b for a in widths for b in widths)
-    return scan_rows(step, start, (X, linear, precision), columns=columns)[0]
+    return scan_rows(step, start, (X, linear, precision), columns=columns)
 
 
 def _with_rows(

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from latentgp.extensions.groups.crossed import CrossedEffects
 from latentgp.extensions.groups.design import EffectDesign, RowEffects
 from latentgp.extensions.groups.elimination import EliminatedEffects
+from latentgp.extensions.groups.open_variance import open_variance
 from latentgp.extensions.iterative.solvers.solution import CONVERGED
 from latentgp.kernels import Kernel, LatentKernel
 from latentgp.kernels.parts import as_wholes, telling_parts
@@ -105,12 +106,9 @@ class EffectsPosterior(LatentPosterior):
         def moments(
             kernel: Kernel, found: Any, x: Inputs, design: EffectDesign
         ) -> Float[Array, "moments N"]:
-            rows, prior = design.of(kernel, x), kernel.diagonal(x)
-            own = found.covariances_of(design, rows)
-            variance = sum(jnp.sum(a * u, axis=1) for a, u in zip(own, rows.values, strict=True))
-            variance = variance + open_variance(design, kernel, x, rows.values)
-            least = found.variance_errors(rows)  # which an estimate may fall below, and below zero
-            return jnp.stack([_mean(found, design, rows), jnp.clip(variance, least, prior)])
+            rows = design.of(kernel, x)
+            each = found.means_of(design, rows), found.covariances_of(design, rows)
+            return moments_of(design, kernel, found, x, rows, *each)[:2]
 
         both = in_chunks(lambda x: self._each(moments, x), X, self._width)
         return Marginals(both[:, 0].T, both[:, 1].T)
@@ -160,17 +158,32 @@ class EffectsPosterior(LatentPosterior):
 
 
 def _mean(found: Any, design: EffectDesign, rows: RowEffects) -> PerRow:
-    each = zip(found.means_of(design, rows), rows.values, strict=True)
-    return jnp.zeros(len(rows.levels[0])) + sum(jnp.sum(b * u, axis=1) for b, u in each)
+    return jnp.zeros(len(rows.levels[0])) + times(found.means_of(design, rows), rows)
 
 
-def open_variance(
-    design: EffectDesign, kernel: Kernel, X: Inputs, values: tuple[Array, ...]
-) -> PerRow:
-    """The prior variance at rows that no effect has."""
-    if design.is_whole:
-        return jnp.zeros(len(X), X.dtype)
-    return jnp.maximum(kernel.diagonal(X) - sum(jnp.sum(u**2, axis=1) for u in values), 0.0)
+def times(effects: tuple[Array, ...], rows: RowEffects) -> Any:
+    """What effects of each row's levels, or covariances of these, are of f there."""
+    return sum(jnp.sum(b * u, axis=1) for b, u in zip(effects, rows.values, strict=True))
+
+
+def moments_of(
+    design: EffectDesign,
+    kernel: Kernel,
+    found: Any,
+    X: Inputs,
+    rows: RowEffects,
+    means: tuple[Array, ...],
+    covariances: tuple[Array, ...],
+) -> Float[Array, "moments N"]:
+    """Mean and variance of f at rows, and the prior variance that effects leave open.
+
+    A variance that is an estimate may fall below its error, and below zero.
+    """
+    left = open_variance(design, kernel, X, rows.values)
+    least, prior = found.variance_errors(rows), kernel.diagonal(X)
+    return jnp.stack(
+        [times(means, rows), jnp.clip(times(covariances, rows) + left, least, prior), left]
+    )
 
 
 def note_of(design: EffectDesign, found: Any) -> str:

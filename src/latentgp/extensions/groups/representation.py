@@ -10,13 +10,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int, UInt32
+from jaxtyping import Float, Int, UInt32
 
 from latentgp.errors import InputError, check_whole
 from latentgp.extensions.groups.crossed import CrossedSettings, crossed
 from latentgp.extensions.groups.design import EffectDesign, RowEffects, designs_of
 from latentgp.extensions.groups.elimination import EliminatedEffects, eliminated
-from latentgp.extensions.groups.posterior import EffectsPosterior, open_variance
+from latentgp.extensions.groups.open_variance import given_effects, open_variance
+from latentgp.extensions.groups.posterior import EffectsPosterior, moments_of, times
 from latentgp.kernels import Kernel, LatentKernel
 from latentgp.kernels.per_latent import KernelGroup, in_latent_order, kernel_groups
 from latentgp.likelihoods.base import Marginals
@@ -116,10 +117,11 @@ class SparseEffects(Representation):
     def on_some_rows(
         self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, number: int
     ) -> tuple[Int[np.ndarray, "M"], SparseEffects]:
-        """All rows of some levels, about so many, and the same laid out for these.
+        """All rows of some levels, about so many, and the representation for these.
 
         Of most levels evenly spaced rows say little. Levels are of the grouping with most effects,
-        so that a part has as many rows of one.
+        so that a part has as many rows of one. Elimination passes over what has no sites, so that
+        one layout serves all rows and a part; for conjugate gradients effects are laid out anew.
         """
         design, rows = max(self._designs, key=lambda own: own.number), evenly(len(X), number)
         if (first := design.first) is not None:
@@ -127,6 +129,8 @@ class SparseEffects(Representation):
             levels, level = np.unique(columns, axis=0, return_inverse=True)
             chosen = evenly(len(levels), -(-len(levels) * number // len(X)))
             rows = np.flatnonzero(np.isin(level.ravel(), chosen))
+        if self._is_exact:
+            return rows, self
         own = dataclasses.replace(self, designs=None)
         weights = None if weights is None else weights[rows]
         return rows, own.initialise(X[rows], weights, kernel, self._key)
@@ -188,7 +192,9 @@ class SparseEffects(Representation):
 
     def marginals_at_rows(self, posterior: EffectsPosterior, X: Inputs) -> Marginals:
         if not self.means_only:
-            return _at_rows(self._of_fitted_rows(posterior), X, self.power)
+            found, own = self._of_fitted_rows(posterior), posterior.sites
+            left = 0.0 if own is None else posterior.open_variances(X)
+            return _knowing_sites(found.marginals(X), left, own, self.power)
         mean = posterior.mean(X)
         return Marginals(mean, jnp.ones_like(mean))
 
@@ -201,15 +207,18 @@ class SparseEffects(Representation):
         posterior = self._of_fitted_rows(posterior)
         kernels, pull = jax.vjp(stacked, posterior.kernel)
         groups = kernel_groups(posterior.kernel, posterior.latents)
-        slopes = []
+        slopes, moments = [], []
         for (group, design), found, like in zip(
             self._with_designs(groups), posterior.found, kernels, strict=True
         ):
             own = partial(_pull_back, design, X, self.power)
-            each = vmap_latents(own, group.kernels, found, *_of_group(group, sites))
+            each, at_rows = vmap_latents(own, group.kernels, found, *_of_group(group, sites))
             slopes.append(jax.tree.map(over_sharing, each, like))
+            moments.append(at_rows)
         (in_kernel,) = pull(slopes)
-        return Pullback(in_kernel, None, _at_rows(posterior, X, self.power))
+        mean, variance, left = in_latent_order([g.latents for g in groups], moments).T
+        marginals = _knowing_sites(Marginals(mean, variance), left, posterior.sites, self.power)
+        return Pullback(in_kernel, None, marginals)
 
     def _condition(
         self,
@@ -222,18 +231,17 @@ class SparseEffects(Representation):
     ) -> tuple[Any, Array, Array]:
         """Effects of one latent function, what is lost of its bound, and shares left open."""
         loss, shares = jnp.zeros((), linear.dtype), jnp.zeros(2, linear.dtype)
-        if not design.is_whole:
-            left = open_variance(design, kernel, X, design.of(kernel, X).values)
-            share = left / kernel.diagonal(X)
-            shares = jnp.stack([jnp.mean(share), jnp.max(share)])
-            linear, precision, constant = _given_effects(linear, precision, left, self.power)
-            loss = -jnp.sum(constant)
         own = design, kernel, X, linear, precision
+        how = {"power": self.power, "means_only": self.means_only}
         if self._is_exact:
-            found = eliminated(*own, means_only=self.means_only)
+            found, left = eliminated(*own, **how)
         else:
             settings = CrossedSettings(jax.random.wrap_key_data(key), self.probes, self.max_steps)
-            found = crossed(*own, settings, means_only=self.means_only)
+            found, left = crossed(*own, settings, **how)
+        if not design.is_whole:
+            share = left / kernel.diagonal(X)
+            shares = jnp.stack([jnp.mean(share), jnp.max(share)])
+            loss = -jnp.sum(given_effects(linear, precision, left, self.power)[2])
         return found, loss, shares
 
     def _of_fitted_rows(self, posterior: EffectsPosterior) -> EffectsPosterior:
@@ -263,27 +271,12 @@ def _of_group(group: KernelGroup, sites: GaussianSites) -> tuple[Array, Array]:
     return sites.linear.T[own], sites.precision.T[own]
 
 
-def _given_effects(
-    linear: PerRow, precision: PerRow, left: PerRow, power: float
-) -> tuple[PerRow, PerRow, PerRow]:
-    """Sites of what effects have of f, the rest integrated over, and their log constants.
-
-    [E_e site(g + e)^power]^(1 / power) with e of the variance that is left open; of power 0 the
-    exponential of the mean log (Bui, Yan & Turner 2017).
-    """
-    if not power:
-        return linear, precision, -0.5 * precision * left
-    share = 1 + power * left * precision
-    constant = 0.5 * power * left * linear**2 / share - 0.5 * jnp.log(share) / power
-    return linear / share, precision / share, constant
-
-
-def _at_rows(posterior: EffectsPosterior, X: Inputs, power: float) -> Marginals:
+def _knowing_sites(
+    found: Marginals, left: RowLatents | float, sites: GaussianSites | None, power: float
+) -> Marginals:
     """Marginals of f at the rows, which know of their own sites to the power too."""
-    found, sites = posterior.marginals(X), posterior.sites
     if sites is None:
         return found
-    left = posterior.open_variances(X)
     share = 1 + power * left * sites.precision
     mean = (found.mean + power * left * sites.linear) / share
     return Marginals(mean, (found.variance - left) / share**2 + left / share)
@@ -297,39 +290,63 @@ def _pull_back(
     found: Any,
     linear: PerRow,
     precision: PerRow,
-) -> Kernel:
-    """Derivative of the log evidence in the kernel of one latent function."""
+) -> tuple[Kernel, Float[Array, "N moments"]]:
+    """Derivative of the log evidence in the kernel of one latent function, and `moments_of` it.
 
-    def step(total: Any, rows: Any, real: Array) -> tuple[Any, None]:
+    Of rows without a site the latter are those of the prior.
+    """
+
+    def step(total: Any, rows: Any, real: Array) -> tuple[Any, Array]:
         x, s, w = rows
         s, w = jnp.where(real, s, 0.0), jnp.where(real, w, 0.0)
 
-        def functions(kernel: Kernel) -> Any:
-            rows = design.of(kernel, x)
-            return (rows.values, kernel.diagonal(x)), rows.levels
+        def added(total: Any) -> tuple[Any, Array]:
+            more, moments = _pulled(design, power, kernel, found, x, s, w)
+            return jax.tree.map(jnp.add, total, more), moments.T
 
-        (values, _), pull, levels = jax.vjp(functions, kernel, has_aux=True)
-        own = RowEffects(levels, values)
-        means, spread = found.means_of(design, own), found.covariances_of(design, own)
-        f = sum(jnp.sum(b * u, axis=1) for b, u in zip(means, values, strict=True))
-        variance = sum(jnp.sum(c * u, axis=1) for c, u in zip(spread, values, strict=True))
+        def passed_over(total: Any) -> tuple[Any, Array]:
+            nothing = jnp.zeros_like(s)
+            return total, jnp.stack([nothing, kernel.diagonal(x), nothing], axis=1)
 
-        def rest(left: PerRow) -> Array:
-            linear, precision, constant = _given_effects(s, w, left, power)
-            return jnp.sum(linear * f - 0.5 * precision * (f**2 + variance) + constant)
-
-        in_left = jnp.zeros_like(s)
-        if not design.is_whole:
-            left = open_variance(design, kernel, x, values)
-            in_left = jax.grad(rest)(left)
-            s, w, _ = _given_effects(s, w, left, power)
-        slope = s - w * f
-        moved = tuple(
-            slope[:, None] * b - w[:, None] * c - 2 * in_left[:, None] * u
-            for b, c, u in zip(means, spread, values, strict=True)
-        )
-        (more,) = pull((moved, in_left))
-        return jax.tree.map(jnp.add, total, more), None
+        return jax.lax.cond(jnp.any((s != 0) | (w != 0)), added, passed_over, total)
 
     nothing = jax.tree.map(jnp.zeros_like, kernel)
-    return scan_rows(step, nothing, (X, linear, precision), columns=2 * design.row_width)[0]
+    return scan_rows(step, nothing, (X, linear, precision), columns=2 * design.row_width)
+
+
+def _pulled(
+    design: EffectDesign,
+    power: float,
+    kernel: Kernel,
+    found: Any,
+    X: Inputs,
+    linear: PerRow,
+    precision: PerRow,
+) -> tuple[Kernel, Float[Array, "moments N"]]:
+    """The same of a chunk of rows."""
+
+    def functions(kernel: Kernel) -> Any:
+        rows = design.of(kernel, X)
+        return (rows.values, kernel.diagonal(X)), rows.levels
+
+    (values, _), pull, levels = jax.vjp(functions, kernel, has_aux=True)
+    rows = RowEffects(levels, values)
+    means, spread = found.means_of(design, rows), found.covariances_of(design, rows)
+    f, variance = times(means, rows), times(spread, rows)
+
+    def rest(left: PerRow) -> Array:
+        s, w, constant = given_effects(linear, precision, left, power)
+        return jnp.sum(s * f - 0.5 * w * (f**2 + variance) + constant)
+
+    s, w, in_left = linear, precision, jnp.zeros_like(linear)
+    if not design.is_whole:
+        left = open_variance(design, kernel, X, values)
+        in_left = jax.grad(rest)(left)
+        s, w, _ = given_effects(linear, precision, left, power)
+    slope = s - w * f
+    moved = tuple(
+        slope[:, None] * b - w[:, None] * c - 2 * in_left[:, None] * u
+        for b, c, u in zip(means, spread, values, strict=True)
+    )
+    moments = moments_of(design, kernel, found, X, rows, means, spread)
+    return pull((moved, in_left))[0], moments

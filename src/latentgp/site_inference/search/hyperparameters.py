@@ -187,7 +187,10 @@ def on_some_rows(
     given: Any = algorithm.representation
     own = given.with_terms(rows) if isinstance(given, SeesNearRows) else None
     if own is None:
-        data, own = protocols.on_some_rows(given, data, kernel, rows)
+        some, own = protocols.on_some_rows(given, data, kernel, rows)
+        # What was made for all rows and serves some does so by the program of all.
+        is_of_all = own is given and given.traits.needs_rows
+        data = some.padded(data.size) if is_of_all else some
     return dataclasses.replace(algorithm, representation=own), data
 
 
