@@ -53,13 +53,9 @@ def posterior_by(rule, law, representation):
 
 @pytest.mark.parametrize("case", [("exact", "Gaussian"), *slow_parameters(*CASES)], ids=", ".join)
 def test_all_rows_as_neighbours_leave_out_nothing(case):
-    """But white noise of 1e-9 of the prior variance, which latents are given with neighbours.
-
-    Steps to a mode are by conjugate gradients, to a residual of 1e-5 of the right side.
-    """
-    nats, tolerance = (1e-4, 1e-5) if case[0] == "mode" else (1e-6, 1e-6)
+    """But white noise of 1e-9 of the prior variance, which latents are given with neighbours."""
     ours, theirs = (posterior_by(*case, own) for own in (lgp.Neighbours(ROWS - 1), lgp.Dense()))
-    assert float(ours.log_evidence) == pytest.approx(float(theirs.log_evidence), abs=nats)
+    assert float(ours.log_evidence) == pytest.approx(float(theirs.log_evidence), abs=1e-6)
     for points in (NEW, X):
         for one, other in zip(ours.predict_f(points), theirs.predict_f(points), strict=True):
-            np.testing.assert_allclose(one, other, atol=tolerance)
+            np.testing.assert_allclose(one, other, atol=1e-6)

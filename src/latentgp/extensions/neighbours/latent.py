@@ -27,7 +27,7 @@ from latentgp.extensions.neighbours.latent_posterior import (
     LatentNeighboursPosterior,
     with_draws,
 )
-from latentgp.extensions.neighbours.latent_precision import PosteriorPrecision, mean_given
+from latentgp.extensions.neighbours.latent_precision import FEW, PosteriorPrecision, mean_given
 from latentgp.extensions.neighbours.latent_slopes import (
     LatentPullback,
     PriorSlopes,
@@ -99,7 +99,7 @@ class LatentNeighbours(NearestRows):
 
     probes: int = eqx.field(static=True, default=16)
     draws: int = eqx.field(static=True, default=128)
-    exact_up_to: int = eqx.field(static=True, default=500)
+    exact_up_to: int = eqx.field(static=True, default=FEW)
     key: UInt32[Array, "2"] | None = None
     later: Int[Array, "N #Q later"] | None = None
     levels: tuple[Levels, ...] | None = None

@@ -24,7 +24,9 @@ from latentgp.modules import stored_as
 from latentgp.numerics.small_matrices import small_eigh
 from latentgp.typing import Array, RandomKey, RowLatents, Scalar
 
-TOLERANCE, MOST_STEPS = 1e-5, 1000  # of the mean, whose error is squared in evidences
+MOST_STEPS = 1000
+# Up to so many latents nothing is estimated. Laplace's evidence is off by what its mode is.
+FEW, _TOLERANCE, _TOLERANCE_OF_FEW = 500, 1e-5, 1e-10
 
 
 class Controls(NamedTuple):
@@ -184,6 +186,11 @@ def solve_to(
     return M.from_white(_iterated(M, M.to_white(right), tolerance, what))
 
 
+def tolerance_of(M: PosteriorPrecision) -> float:
+    """Relative residual of means; of many latents below what random vectors leave of evidences."""
+    return _TOLERANCE_OF_FEW if M.size <= FEW else _TOLERANCE
+
+
 def mean_given(M: PosteriorPrecision, linear: RowLatents) -> Float[Array, "C Q"]:
     """The posterior mean A^-1 l alone."""
     return M.from_white(mean_solved(M, M.to_white(M.from_rows(linear[..., None]))))[..., 0]
@@ -193,7 +200,7 @@ def mean_solved(M: PosteriorPrecision, right: Float[Array, "M 1"]) -> Float[Arra
     """M^-1 right by conjugate gradients; its derivative is another solve."""
 
     def solve(times: Any, right: Array) -> Array:
-        return _iterated(M, right, TOLERANCE)
+        return _iterated(M, right, tolerance_of(M))
 
     return jax.lax.custom_linear_solve(M.times, right, solve, symmetric=True)
 

@@ -21,13 +21,13 @@ from latentgp.extensions.iterative.solvers.solution import BREAKDOWN, CONVERGED
 from latentgp.extensions.neighbours.conditionals import Block
 from latentgp.extensions.neighbours.latent_precision import (
     MOST_STEPS,
-    TOLERANCE,
     PosteriorPrecision,
     mean_solved,
     perturbed,
     positive_part,
     row_times,
     solve_to,
+    tolerance_of,
     without_negative,
 )
 from latentgp.extensions.neighbours.prior import Regression
@@ -102,7 +102,7 @@ def solved(
         z = perturbed(M, jax.random.fold_in(key, 1), probes)
         first, drawn = jnp.split(M.to_white(jnp.concatenate([right, z], axis=2)), [1], axis=1)
         every = jnp.concatenate([first, noise, drawn], axis=1)
-        tolerances = jnp.full(every.shape[1], PROBE_TOLERANCE).at[0].set(TOLERANCE)
+        tolerances = jnp.full(every.shape[1], PROBE_TOLERANCE).at[0].set(tolerance_of(M))
         recorded = recorded_conjugate_gradients(
             M, every, Identity(), tolerances, MOST_STEPS, _MOST_RECORDED
         )
@@ -141,7 +141,7 @@ def mean_by_kept(
         M, _, anew, _ = state
         right = M.to_white(M.from_rows(linear[..., None]))
         most = jnp.where(anew, MOST_STEPS, _MOST_STEPS_KEPT)
-        found = conjugate_gradients(M, right, tolerance=TOLERANCE, max_steps=most)
+        found = conjugate_gradients(M, right, tolerance=tolerance_of(M), max_steps=most)
         missed = ~anew & (found.code[0] != CONVERGED)
         white = jnp.where(found.code == BREAKDOWN, jnp.nan, found.value)
         M = jax.lax.cond(missed, fresh, lambda: M)
