@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Int
 
+from latentgp.likelihoods import Likelihood
 from latentgp.models import LatentGP
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
@@ -58,13 +60,25 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) 
         form = dataclasses.replace(site_form(rule, likelihood), means_alone=True)
         means = algorithm.representation.for_sites(form)
         algorithm = eqx.tree_at(lambda a: a.representation, algorithm, means)
-    full, dtype, tolerance = rule.step_size, data.X.dtype, algorithm.tolerance
-    if algorithm.representation.traits.estimates_evidence:
-        tolerance = jnp.maximum(tolerance, _ESTIMATED)
     kept = algorithm.representation.kept(model.kernel, data.X, sites)
 
     def at(sites: Sites) -> SiteStep:
         return algorithm.sweep(algorithm.resume(model, data, sites, kept), data, 1.0, kept)[1]
+
+    return ascend_by(at, algorithm, likelihood, sites)
+
+
+def ascend_by(
+    at: Callable[[Sites], SiteStep],
+    algorithm: SiteInference,
+    likelihood: Likelihood,
+    sites: Sites,
+) -> FixedPoint:
+    """The same by a function that makes a whole update."""
+    rule, tolerance = algorithm.rule, algorithm.tolerance
+    full, dtype = rule.step_size, sites.linear.dtype
+    if algorithm.representation.traits.estimates_evidence:
+        tolerance = jnp.maximum(tolerance, _ESTIMATED)
 
     def moving(ascent: _Ascent) -> Bool[Array, ""]:
         _, step_size, change, updates = ascent.so_far

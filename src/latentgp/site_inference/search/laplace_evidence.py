@@ -18,9 +18,16 @@ from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.site_inference.rules.base import SiteRule
 from latentgp.site_inference.rules.variational import MeanRule
-from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of
-from latentgp.site_inference.search.fixed_point import SETTLED, FixedPoint, ascend
+from latentgp.site_inference.search.algorithm import (
+    SiteInference,
+    SiteStep,
+    prior_mean,
+    rows_of,
+)
+from latentgp.site_inference.search.anderson import Update
+from latentgp.site_inference.search.fixed_point import SETTLED, FixedPoint, ascend_by
 from latentgp.site_inference.search.gradients import slope_of_rows, with_kernel
+from latentgp.sites.coupled import Sites
 from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array, RowLatents, Scalar
 
@@ -63,15 +70,29 @@ def about_the_mean(
 ) -> tuple[Mode, Scalar]:
     """The mode moved to the mean that maximises the bound, and the move of a row's mean at most.
 
-    That is in posterior standard deviations; NaN where updates do not settle, and the mode stays.
+    Precisions are held, so that variances are, and a step is one solve. The move is in posterior
+    standard deviations; NaN where updates do not settle, and the mode stays.
     """
     by_bound = eqx.tree_at(lambda a: a.rule, algorithm, MeanRule(coupled=algorithm.rule.coupled))
-    end = ascend(by_bound, model, data, mode.sites)
+    offset, rows = prior_mean(model, data), rows_of(data)
+    own = mode.sites.about(offset)
+    move = algorithm.representation.linearised(mode.posterior, data.X, own)
+    unread: Any = None  # of a posterior more than its means
+
+    def at(sites: Sites) -> SiteStep:
+        shift = move(sites.linear - mode.sites.linear)[1]
+        of_f = mode.marginals._replace(mean=mode.marginals.mean + shift)
+        target = by_bound.new_sites(model, rows, of_f, sites)
+        of_g = of_f._replace(mean=of_f.mean - offset)
+        terms = by_bound.rule.terms(sites, target, of_g, offset)
+        bound = by_bound.rule.objective(terms, unread)
+        return SiteStep(unread, bound, bound, Update(sites, target, of_f))
+
+    end = ascend_by(at, by_bound, model.likelihood, mode.sites)
     best = end.best.update
     settled = jnp.isfinite(end.best.bound) & (end.change <= SETTLED)
     sites = jax.tree.map(lambda new, old: jnp.where(settled, new, old), best.sites, mode.sites)
-    about = sites.about(prior_mean(model, data))
-    posterior = algorithm.representation.condition(model.kernel, data.X, about)
+    posterior = algorithm.representation.condition(model.kernel, data.X, sites.about(offset))
     variance = mode.marginals.variance
     moves = jnp.abs(best.marginals.mean - mode.marginals.mean) / jnp.sqrt(variance)
     most = jnp.max(jnp.where(variance > 0, moves, 0.0), initial=0.0)
