@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -23,6 +24,7 @@ from latentgp.typing import Array, Scalar
 _ESTIMATED = 1e-6  # relative change of a bound that iterations find, at least
 SETTLED = 1e-4  # relative change of the bound, at most, in the last update
 _SHORTEST_STEP = 0.02
+_KEPT = 3  # updates; a preconditioner is for the sites near those that it was made at
 
 
 class FixedPoint(NamedTuple):
@@ -60,33 +62,37 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) 
         form = dataclasses.replace(site_form(rule, likelihood), means_alone=True)
         means = algorithm.representation.for_sites(form)
         algorithm = eqx.tree_at(lambda a: a.representation, algorithm, means)
-    kept = algorithm.representation.kept(model.kernel, data.X, sites)
 
-    def at(sites: Sites) -> SiteStep:
-        return algorithm.sweep(algorithm.resume(model, data, sites, kept), data, 1.0, kept)[1]
+    def updates(sites: Sites) -> Callable[[Sites], SiteStep]:
+        kept = algorithm.representation.kept(model.kernel, data.X, sites)
 
-    return ascend_by(at, algorithm, likelihood, sites)
+        def at(sites: Sites) -> SiteStep:
+            return algorithm.sweep(algorithm.resume(model, data, sites, kept), data, 1.0, kept)[1]
+
+        return at
+
+    return ascend_by(updates, algorithm, likelihood, sites)
 
 
 def ascend_by(
-    at: Callable[[Sites], SiteStep],
+    updates: Callable[[Sites], Callable[[Sites], SiteStep]],
     algorithm: SiteInference,
     likelihood: Likelihood,
     sites: Sites,
 ) -> FixedPoint:
-    """The same by a function that makes a whole update."""
+    """The same by whole updates, made anew after a few with what is kept at the sites by then."""
     rule, tolerance = algorithm.rule, algorithm.tolerance
     full, dtype = rule.step_size, sites.linear.dtype
     if algorithm.representation.traits.estimates_evidence:
         tolerance = jnp.maximum(tolerance, _ESTIMATED)
 
     def moving(ascent: _Ascent) -> Bool[Array, ""]:
-        _, step_size, change, updates = ascent.so_far
-        left = (updates <= algorithm.max_updates) & (step_size >= _SHORTEST_STEP)
+        _, step_size, change, number = ascent.so_far
+        left = (number <= algorithm.max_updates) & (step_size >= _SHORTEST_STEP)
         return left & (change > tolerance)
 
-    def update(ascent: _Ascent) -> _Ascent:
-        (best, step_size, _, updates), history = ascent
+    def update(at: Callable[[Sites], SiteStep], ascent: _Ascent) -> _Ascent:
+        (best, step_size, _, number), history = ascent
         first = jnp.isneginf(best.merit)
         if rule.accelerates(likelihood):
             signed = rule.signed(likelihood)
@@ -114,10 +120,11 @@ def ascend_by(
         best = _where(fell | (first & jnp.isnan(after.merit)), best, after)
         empty = History.empty(sites)
         change = jnp.where(goes_on, jnp.inf, change)
-        so_far = FixedPoint(best, jnp.minimum(full, shorter), change, updates + 1)
+        so_far = FixedPoint(best, jnp.minimum(full, shorter), change, number + 1)
         return _Ascent(so_far, _where(fell | first, empty, longer))
 
-    nowhere = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(at, sites))
+    like = jax.eval_shape(lambda sites: updates(sites)(sites), sites)
+    nowhere = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), like)
 
     def start_at(sites: Sites) -> SiteStep:
         """Initial state of the iteration, its bound not yet known."""
@@ -126,9 +133,18 @@ def ascend_by(
         least = jnp.full_like(nowhere.merit, -jnp.inf)
         return nowhere._replace(bound=unknown, merit=least, update=stay)
 
+    def some(ascent: _Ascent) -> _Ascent:
+        first = ascent.so_far
+        step = partial(update, updates(first.next_sites))
+
+        def moving_on(ascent: _Ascent) -> Bool[Array, ""]:
+            return moving(ascent) & (ascent.so_far.updates < first.updates + _KEPT)
+
+        return jax.lax.while_loop(moving_on, step, ascent)
+
     step_size, change = jnp.asarray(full, dtype), jnp.asarray(jnp.inf, dtype)
     start = FixedPoint(start_at(sites), step_size, change, jnp.zeros((), jnp.int32))
-    return jax.lax.while_loop(moving, update, _Ascent(start, History.empty(sites))).so_far
+    return jax.lax.while_loop(moving, some, _Ascent(start, History.empty(sites))).so_far
 
 
 def _where(condition: Bool[Array, ""], one: Any, other: Any) -> Any:

@@ -77,7 +77,7 @@ def about_the_mean(
     offset, rows = prior_mean(model, data), rows_of(data)
     own = mode.sites.about(offset)
     move = algorithm.representation.linearised(mode.posterior, data.X, own)
-    unread: Any = None  # of a posterior more than its means
+    unread: Any = None  # more of the posterior than means
 
     def at(sites: Sites) -> SiteStep:
         shift = move(sites.linear - mode.sites.linear)[1]
@@ -85,10 +85,10 @@ def about_the_mean(
         target = by_bound.new_sites(model, rows, of_f, sites)
         of_g = of_f._replace(mean=of_f.mean - offset)
         terms = by_bound.rule.terms(sites, target, of_g, offset)
-        bound = by_bound.rule.objective(terms, unread)
+        bound = by_bound.rule.objective(terms, mode.posterior)
         return SiteStep(unread, bound, bound, Update(sites, target, of_f))
 
-    end = ascend_by(at, by_bound, model.likelihood, mode.sites)
+    end = ascend_by(lambda _: at, by_bound, model.likelihood, mode.sites)
     best = end.best.update
     settled = jnp.isfinite(end.best.bound) & (end.change <= SETTLED)
     sites = jax.tree.map(lambda new, old: jnp.where(settled, new, old), best.sites, mode.sites)
