@@ -121,7 +121,9 @@ def streaming_prior_of(representation: Any) -> DataSummary | None:
 def on_some_rows(
     representation: Any, data: Data, kernel: LatentKernel, number: int
 ) -> tuple[Data, Any]:
-    """About so many of the rows, for a search, and the representation for these alone."""
+    """About so many of the rows with a weight, for a search, and the representation for these."""
+    if data.weights is not None:
+        data = data.select(np.flatnonzero(np.asarray(data.weights) > 0))
     chosen, own = evenly(data.size, number), representation
     if isinstance(representation, PicksRows):
         chosen, own = representation.on_some_rows(data.X, data.weights, kernel, number)

@@ -36,7 +36,7 @@ from latentgp.extensions.neighbours.latent_slopes import (
 )
 from latentgp.extensions.neighbours.latent_solves import diagonal_of, mean_by_kept, solved
 from latentgp.extensions.neighbours.levels import Levels, levels_of
-from latentgp.extensions.neighbours.near import NearRows
+from latentgp.extensions.neighbours.near import NearRows, sees_all_round
 from latentgp.extensions.neighbours.near_draws import NearDraws
 from latentgp.extensions.neighbours.prior import (
     Regression,
@@ -56,7 +56,9 @@ from latentgp.posteriors.draws_at_rows import at_rows
 from latentgp.representations.base import SiteUpdate
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
+from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
+from latentgp.rows.subsets import far_and_near
 from latentgp.runtime.programs import Program
 from latentgp.sites.coupled import Sites
 from latentgp.sites.gaussian import Rows
@@ -292,6 +294,15 @@ class LatentNeighbours(NearestRows):
 
     def for_sites(self, form: SiteForm) -> "LatentNeighbours":
         return dataclasses.replace(self, probes=0) if form.means_alone else self
+
+    def on_some_rows(
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, number: int
+    ) -> tuple[Int[np.ndarray, "M"], "LatentNeighbours"]:
+        """Of a few coordinates some in patches: neighbours there are as near as among all rows."""
+        few = sees_all_round(number, X.shape[1], self.seen)
+        patches = few and number < len(X)
+        rows = far_and_near(np.asarray(X), number) if patches else evenly(len(X), number)
+        return rows, self
 
 
 _with_draws = Program(with_draws, static_argnums=(2,))
