@@ -26,7 +26,7 @@ from latentgp.typing import Array, RandomKey, RowLatents, Scalar
 
 MOST_STEPS = 1000
 # Up to so many latents nothing is estimated. Laplace's evidence is off by what its mode is.
-FEW, _TOLERANCE, _TOLERANCE_OF_FEW = 500, 1e-5, 1e-10
+FEW = 500
 
 
 class Controls(NamedTuple):
@@ -188,7 +188,7 @@ def solve_to(
 
 def tolerance_of(M: PosteriorPrecision) -> float:
     """Relative residual of means; of many latents below what random vectors leave of evidences."""
-    return _TOLERANCE_OF_FEW if M.size <= FEW else _TOLERANCE
+    return 1e-10 if M.size <= FEW else 1e-5
 
 
 def mean_given(M: PosteriorPrecision, linear: RowLatents) -> Float[Array, "C Q"]:

@@ -36,7 +36,8 @@ from latentgp.numerics.cholesky import cholesky
 from latentgp.numerics.small_matrices import small_eigh, small_inverse
 from latentgp.typing import Array, NeighbourRows, RandomKey, RowLatents, Scalar
 
-PROBE_TOLERANCE = 1e-4  # errors of estimates are of its square, of draws as it is
+# Errors of evidences are of its square. Variances are off by more, as draws are few.
+PROBE_TOLERANCE = 1e-4
 _MOST_RECORDED = 200  # steps that quadrature reads
 # Over twice what one of the same sites takes; one of 20 neighbours costs as much to make as 60.
 _MOST_STEPS_KEPT = 30
@@ -172,7 +173,7 @@ def draws_of(M: PosteriorPrecision, key: RandomKey, number: int) -> Float[Array,
     Where a precision is negative there is no such z: it counts as zero.
     """
     M = without_negative(M)
-    return solve_to(M, perturbed(M, key, number), PROBE_TOLERANCE)
+    return solve_to(M, perturbed(M, key, number), 10 * PROBE_TOLERANCE)
 
 
 def diagonal_of(
