@@ -39,21 +39,3 @@ def blocks_of_rows(X: Float[np.ndarray, "N D"], size: int) -> Int[np.ndarray, "b
         waiting += [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
     width = max(map(len, done))
     return np.stack([np.pad(r, (0, width - len(r)), constant_values=len(X)) for r in done])
-
-
-def far_and_near(X: Float[np.ndarray, "N D"], number: int) -> Int[np.ndarray, "M"]:
-    """At most so many rows: half evenly spaced numbers, half patches of up to 256 near rows.
-
-    Together they tell of length-scales between the distance of neighbours and the whole range,
-    where evenly spaced rows alone look rougher than all do.
-
-    Example:
-        >>> X = np.random.default_rng(0).uniform(size=(40_000, 2))
-        >>> len(far_and_near(X, 4096))
-        3991
-    """
-    spread = X.std(axis=0)
-    patches = blocks_of_rows(X / np.where(spread > 0, spread, 1.0), 256)
-    near = patches[evenly(len(patches), number // 2 // patches.shape[1])].ravel()
-    near = near[near < len(X)]
-    return np.unique(np.concatenate([evenly(len(X), number - len(near)), near]))

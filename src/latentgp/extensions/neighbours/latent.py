@@ -51,6 +51,7 @@ from latentgp.extensions.neighbours.root import (
     SparseWhitening,
     preconditioned,
 )
+from latentgp.extensions.neighbours.search import far_and_near
 from latentgp.kernels import LatentKernel
 from latentgp.posteriors.draws_at_rows import at_rows
 from latentgp.representations.base import SiteUpdate
@@ -58,7 +59,6 @@ from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
 from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
-from latentgp.rows.subsets import far_and_near
 from latentgp.runtime.programs import Program
 from latentgp.sites.coupled import Sites
 from latentgp.sites.gaussian import Rows

@@ -19,6 +19,8 @@ from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import Stationary
 from latentgp.kernels.warping import InputWarping
 from latentgp.kernels.weighted import WeightedSum
+from latentgp.rows.arrays import evenly
+from latentgp.rows.subsets import blocks_of_rows
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.typing import Array, Inputs
 
@@ -342,3 +344,21 @@ def _telling(
 
     columns = candidates.shape[1] * (number + features.shape[1])
     return scan_rows(chunk, None, (rows, candidates), columns=columns, in_cache=True)[1]
+
+
+def far_and_near(X: Float[np.ndarray, "N D"], number: int) -> Int[np.ndarray, "M"]:
+    """At most so many rows: half evenly spaced numbers, half patches of up to 256 near rows.
+
+    Together they tell of length-scales between the distance of neighbours and the whole range,
+    where evenly spaced rows alone look rougher than all do.
+
+    Example:
+        >>> X = np.random.default_rng(0).uniform(size=(40_000, 2))
+        >>> len(far_and_near(X, 4096))
+        3991
+    """
+    spread = X.std(axis=0)
+    patches = blocks_of_rows(X / np.where(spread > 0, spread, 1.0), 256)
+    near = patches[evenly(len(patches), number // 2 // patches.shape[1])].ravel()
+    near = near[near < len(X)]
+    return np.unique(np.concatenate([evenly(len(X), number - len(near)), near]))
