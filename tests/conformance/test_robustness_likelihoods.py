@@ -90,7 +90,9 @@ def pair(request):
 
 
 def side_of(likelihood, size=ROWS):
-    return {name: np.full(size, NUMBERS[name]) for name in likelihood.side_information}
+    """Numbers of rows; targets of any sign have no entry."""
+    names = [name for name in likelihood.side_information if name != "entry"]
+    return {name: np.full(size, NUMBERS[name]) for name in names}
 
 
 def plain_targets(likelihood, signal=SIGNAL):

@@ -398,6 +398,14 @@ WRONG = {
         "fit {}/regression.csv --target price --weights size --out {}/m",
         "the weights column 'size' is missing in 2 row(s)",
     ),
+    "events of no value": (
+        "fit {}/regression.csv --target price --event colour --out {}/m",
+        "the event column 'colour' holds ",
+    ),
+    "quantiles of classes": (
+        "predict {}/classification.latentgp {}/classification.parquet --above 3 --out {}/p.csv",
+        "quantiles and above are of numbers and counts",
+    ),
     "no such model": (
         "predict {}/nowhere {}/regression.csv --out {}/p.csv",
         "There is no file",

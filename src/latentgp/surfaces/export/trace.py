@@ -22,7 +22,7 @@ _PIECE = 64  # rows at a time of what cannot be traced for any number
 _NUMBERS = 1 << 21  # at a time, of the largest array on the way
 _NODES = 64  # of quadrature a row, about
 LEVELS = 2  # quantiles that are found together
-_FEW_SIDES = 2  # names of side information, of which every choice is traced
+_FEW_SIDES = 3  # names of side information, of which every choice is traced
 
 
 class TracedPredictions(NamedTuple):
