@@ -55,7 +55,6 @@ _WILD = 5.0  # median deviations, beyond which targets with heavy tails are draw
 # Of a column with a long tail: distinct values, skewness, reach in deviations by the quartiles.
 _MANY_VALUES, _SKEW, _FAR, _QUARTILES = 10, 1.0, 5.0, 1.35
 _TAIL_ROWS = 20_000  # by which tails are judged
-_OF_TIMES = Weibull, LogNormal, Censored  # whose law alone is chosen
 _BY = "by the evidence of smooth functions of all inputs"
 
 
@@ -165,7 +164,8 @@ def usual_kernel(
     where classes keep the RBF, and where no evidence can be had.
     """
     contest = _contest(data, likelihood, scale, places)
-    if contest is None or type(likelihood) in _OF_TIMES:
+    of_times = type(likelihood) in (Weibull, LogNormal, Censored)  # whose law alone is chosen
+    if contest is None or of_times:
         return None
     rows, space, middle, sizes = contest.rows, contest.space, contest.middle, contest.space.sizes
     spread, inputs = float(scale.latent[0]), space.lengths

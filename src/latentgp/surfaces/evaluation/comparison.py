@@ -42,7 +42,6 @@ LIKELIHOODS: dict[Task, tuple[str, ...]] = {
     "classification": ("auto",),
     "ordinal": ("ordinal",),
 }
-_OF_TIMES = "weibull", "censored-log-normal", "censored-gaussian"
 
 
 @stored_as("Compared")
@@ -177,7 +176,9 @@ def compare(
     named = next((name for name in likelihoods if name in TASKS), "auto")
     sides, order_given = settings.get("side_columns") or {}, settings.get("order")
     chosen, said, _ = choose_task(split.target, task, named, sides, order_given)
-    usual = _OF_TIMES if {"event", "censored"} & sides.keys() else LIKELIHOODS[chosen]
+    usual = LIKELIHOODS[chosen]
+    if {"event", "censored"} & sides.keys():
+        usual = "weibull", "censored-log-normal", "censored-gaussian"
     usual = usual if said == "auto" and not representations else (str(said),)
     likelihoods = likelihoods or usual
     tried, notes = {}, []
