@@ -161,12 +161,12 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
     """JSON for a value; arrays go to `tensors`. `where` names it in errors."""
     if value is None or (isinstance(value, _PLAIN) and not hasattr(value, "_fields")):
         return value
-    if isinstance(value, np.bool_ | np.integer | np.floating):
-        return value.item()
     if isinstance(value, jax.Array):
         value = gather(value)  # of a posterior whose matrix is over devices
     if isinstance(value, np.ndarray | np.generic):
-        return _encode_array(np.asarray(value), tensors, where)
+        array = np.asarray(value)
+        plain = np.isscalar(value) and array.dtype.kind in "fiub"
+        return array.item() if plain else _encode_array(array, tensors, where)
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         inside = [_encode(v, tensors, f"{where}[{i}]") for i, v in enumerate(value)]
         return {"list" if isinstance(value, list) else "tuple": inside}

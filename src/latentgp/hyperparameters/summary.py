@@ -8,12 +8,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.hyperparameters.base import (
-    _describe,
-    _name_of,
-    _shown,
-    parameters,
-)
+from latentgp.hyperparameters.base import _describe, _name_of, _shown, parameters
 from latentgp.hyperparameters.space import ParameterSpace
 
 

@@ -11,11 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from latentgp.errors import InputError
-from latentgp.extensions.fields.response import (
-    as_numbers,
-    check_quantity,
-    posterior_of,
-)
+from latentgp.extensions.fields.response import as_numbers, check_quantity, posterior_of
 from latentgp.likelihoods import Likelihood
 from latentgp.methods.result import Fit
 from latentgp.posteriors.components import Components, variances_of

@@ -16,7 +16,6 @@ from latentgp.surfaces.report.judged import Assessment
 
 _FOLDS = 5
 _ROWS, _COLUMNS = 20_000, 2_000
-_NO_EXCESS = 1e-6
 
 
 class Baseline(NamedTuple):
@@ -101,7 +100,7 @@ def _counts(judged: Assessment, folds: np.ndarray, name: str, linear: Any) -> Ba
         at_all = np.maximum(rates * exposure, 1e-9)
         mean[own], there = at_all[own], at_all[others]
         excess = np.mean((known - there) ** 2 - there) / np.mean(there**2)
-        if excess <= _NO_EXCESS:
+        if excess <= 1e-6:
             density[own] = stats.poisson.logpmf(y[own], mean[own])
         else:
             size = 1 / excess
@@ -127,7 +126,7 @@ def _shares(judged: Assessment, folds: np.ndarray, name: str, linear: Any) -> Ba
         # The variance is n p q (1 + (n - 1) r).
         excess = np.sum((known - of * p) ** 2 - of * p * (1 - p))
         r = min(excess / max(np.sum(of * (of - 1) * p * (1 - p)), 1e-12), 0.99)
-        if r <= _NO_EXCESS:
+        if r <= 1e-6:
             density[own] = stats.binom.logpmf(y[own], trials[own], share[own])
         else:
             a, b = (part[own] * (1 / r - 1) for part in (share, 1 - share))

@@ -18,12 +18,7 @@ from latentgp.rows.arrays import evenly
 from latentgp.runtime.progress import stepwise
 from latentgp.surfaces.evaluation import metrics, plots
 from latentgp.surfaces.evaluation.comparison import LEVELS
-from latentgp.surfaces.evaluation.effects import (
-    Dependence,
-    Effects,
-    VarianceShares,
-    in_words,
-)
+from latentgp.surfaces.evaluation.effects import Dependence, Effects, VarianceShares, in_words
 from latentgp.surfaces.evaluation.plots import drawing
 from latentgp.surfaces.evaluation.protocols import HoldsDraws
 from latentgp.surfaces.report.baselines import Baseline
