@@ -1,0 +1,31 @@
+"""Subsets of rows."""
+
+import numpy as np
+import pytest
+from scipy.spatial import KDTree
+
+from latentgp.rows.subsets import far_and_near
+
+X = np.random.default_rng(0).uniform(size=(20_000, 2)) * [1.0, 300.0]
+
+
+def nearest(X):
+    """Distance of each row from the nearest other one, in shares of the ranges."""
+    Z = X / [1.0, 300.0]
+    return KDTree(Z).query(Z, 2)[0][:, 1]
+
+
+def test_half_of_a_first_look_is_as_dense_as_all_rows():
+    """The other half is all over, as evenly spaced rows are, which are farther apart."""
+    rows = far_and_near(X, 2_000)
+    assert 1_900 <= len(rows) == len(np.unique(rows)) <= 2_000
+    usual, own = nearest(X), nearest(X[rows])
+    assert np.mean(own <= usual[rows] * (1 + 1e-9)) > 0.4
+    assert np.mean(nearest(X[::10])) > 2.5 * np.mean(usual)
+    cells = (X[rows] / [1.0, 300.0] * 10).astype(int)
+    assert len(np.unique(cells, axis=0)) >= 95
+
+
+@pytest.mark.parametrize("number", [1, 300, 600])
+def test_few_rows_are_at_most_as_many_as_asked_for(number):
+    assert len(far_and_near(X, number)) <= number
