@@ -182,7 +182,7 @@ class SiteMethod(Method):
             reached += rise
         return found
 
-    def _searched(self, problem: Problem, around: ParameterSpace | None) -> "SearchOutcome":
+    def _searched(self, problem: Problem, around: ParameterSpace | None = None) -> "SearchOutcome":
         """The same through the functions that a search starts with."""
         model, data, key = problem.model, problem.data, problem.key
         algorithm = self.settled(model, data.size).algorithm(model)

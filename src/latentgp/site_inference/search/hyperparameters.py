@@ -189,7 +189,7 @@ def on_some_rows(
     if own is None:
         some, own = protocols.on_some_rows(given, data, kernel, rows)
         # What was made for all rows and serves some does so by the program of all.
-        is_of_all = own is given and given.traits.needs_rows
+        is_of_all = own is given and algorithm.representation.traits.needs_rows
         data = some.padded(data.size) if is_of_all else some
     return dataclasses.replace(algorithm, representation=own), data
 

@@ -14,6 +14,7 @@ from jaxtyping import Int
 from latentgp.extensions.fields.fourier.representation import LEAST_OPEN, EquispacedFourier
 from latentgp.extensions.fields.fourier.sums import MOST_OF_NOISE, PlaceSums, sums_of
 from latentgp.extensions.inter_domain.sums import check_summable, ranges_of
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.methods.problem import Problem
 from latentgp.models import LatentGP
 from latentgp.representations import Representation
@@ -62,7 +63,7 @@ class FourierGP(CollapsedVI):
             own = dataclasses.replace(own, sums=sums_of(own, RowsInMemory(data)))
         return dataclasses.replace(algorithm, representation=own), own.sums.sample
 
-    def searched(self, problem: Problem) -> SearchOutcome:
+    def searched(self, problem: Problem, around: ParameterSpace | None = None) -> SearchOutcome:
         """The most probable hyper-parameters, by frequencies that are enough for them.
 
         The search starts where that of the exact process on some rows has ended. Where those that
