@@ -72,7 +72,7 @@ class Censored(OfBase):
         value = self.base.log_prob(y, f, own)
         if "entry" in side:
             # At zero the logarithm of a positive target has no derivatives.
-            entry = jnp.maximum(side["entry"], jnp.finfo(f.dtype).tiny)
+            entry = jnp.where(side["entry"] == 0, jnp.finfo(f.dtype).tiny, side["entry"])
             return (
                 self.log_prob(y, f, {n: own for n, own in side.items() if n != "entry"})
                 - (self.base.log_tails(entry, f, own)[1])
@@ -116,6 +116,8 @@ class Censored(OfBase):
         advice = "give Data(..., upper=...), with any number in other rows"
         check_values("upper", upper, ~between | (y < upper), kind, advice)
         entry = np.broadcast_to(side.get("entry", 0.0), y.shape)
-        late = (entry >= 0) & ("entry" not in side or (y > entry))
-        kind, advice = "at least zero and below y", "leave out rows that ended before they began"
+        late = (entry >= 0) | self.is_location
+        late &= "entry" not in side or (y > entry)
+        kind = "below y" if self.is_location else "at least zero and below y"
+        advice = "leave out rows that ended before they began"
         check_values("entry", entry, late, kind, advice)

@@ -19,6 +19,7 @@ from latentgp.runtime.mesh import shard_rows
 from latentgp.typing import Array, Inputs, PerRow
 
 _MERGED_AT_MOST = 200_000
+_BOUNDS = "upper", "entry"  # side information in units of the targets
 _MULTIPLIERS, _MIXED_AT_ONCE = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB), 2**16
 
 
@@ -129,6 +130,15 @@ class Data(eqx.Module):
             lambda own: own.weights, self, weights, is_leaf=lambda leaf: leaf is None
         )
 
+    def shifted(self, by: float | Float[Array, "N"]) -> "Data":
+        """The same rows with a number, or one a row, added to the targets.
+
+        Bounds of the targets, which side information may have, move with them.
+        """
+        own = self.side_information
+        moved = own | {name: own[name] + by for name in _BOUNDS if name in own}
+        return eqx.tree_at(lambda d: (d.y, d.side_information), self, (self.y + by, moved))
+
     def to_device(self) -> "Data":
         """The same rows as JAX arrays, over all devices; call it inside the x64 context."""
         return shard_rows(self)
@@ -206,9 +216,7 @@ class MergedRows(NamedTuple):
         """With a constant taken off the targets."""
         if not centre:
             return self
-        tables = self.given, self.merged
-        given, merged = (eqx.tree_at(lambda d: d.y, data, data.y - centre) for data in tables)
-        return MergedRows(given, merged, self.origin)
+        return MergedRows(self.given.shifted(-centre), self.merged.shifted(-centre), self.origin)
 
 
 def _distinct(

@@ -15,6 +15,7 @@ from sklearn.tree import DecisionTreeRegressor
 from typer.testing import CliRunner
 
 import latentgp as lgp
+from latentgp.extensions.groups.boosted import cross_fit
 from latentgp.extensions.groups.boosted.boosting import RowSlopes
 from latentgp.surfaces.cli.app import app
 from latentgp.surfaces.report import write_report
@@ -268,6 +269,17 @@ class TestCrossFit:
         expected = LinearRegression().fit(X[:, 1:], y).predict(new[:, 1:])
         expected = expected + found.model.mean.base.value
         assert np.allclose(found.posterior.mean_f(new), expected)
+
+    def test_bounds_move_with_the_targets(self, monkeypatch):
+        X, y, _ = sample(60)
+        rows = []
+        monkeypatch.setattr(cross_fit, "fit", lambda _, left, **__: rows.append(left) or 1 / 0)
+        data = lgp.Data(X, y, censored=np.full(60, 2.0), upper=y + 1)
+        law = model(likelihood=lgp.Censored(lgp.Gaussian()))
+        with pytest.raises(ZeroDivisionError):
+            lgp.groups.CrossFit(LinearRegression()).fit(law, data, key=KEY)
+        assert np.all(rows[0].y != y)
+        np.testing.assert_allclose(rows[0].side_information["upper"], rows[0].y + 1)
 
     def test_refuses(self):
         X, y, _ = sample(30)

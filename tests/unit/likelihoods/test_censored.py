@@ -105,6 +105,37 @@ def test_a_fit_sees_past_the_bounds():
     assert np.mean((lower < target) & (target < upper)) > 0.8
 
 
+def test_bounds_move_with_the_targets():
+    """Targets of mean 100 are centred in every fit, and their bounds with them."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 6, (60, 1))
+    y = np.floor(2 * np.sin(X[:, 0]) + 0.3 * rng.normal(size=60))
+    kind = np.where(np.arange(60) % 3, 2.0, 0.0)
+
+    def predictions(level, bound):
+        own = {"censored": kind, bound: level + y + (1 if bound == "upper" else -1)}
+        stream = lgp.GPRegressor(
+            likelihood="censored-gaussian",
+            method="variational",
+            learn_hyperparameters=False,
+            n_inducing=12,
+            random_state=0,
+        )
+        found = []
+        for part in (slice(0, 40), slice(40, 60)):
+            side = {name: values[part] for name, values in own.items()}
+            if bound == "entry":
+                side.pop("censored")
+            stream.partial_fit(X[part], level + y[part], **side)
+            found += stream.predict(X[:5], return_std=True)
+        return np.array(found) - level * np.array([[1], [0], [1], [0]])
+
+    for bound in ("upper", "entry"):
+        np.testing.assert_allclose(
+            predictions(100.0, bound), predictions(0.0, bound), rtol=1e-5, atol=1e-6
+        )
+
+
 @pytest.mark.parametrize(
     ("base", "side", "says"),
     [

@@ -173,3 +173,17 @@ def test_estimators_see_the_mask(estimator, y):
         estimator.fit(X, y)
     with pytest.raises(lgp.InputError, match=r"X has .* in 1 row\(s\).*: 4;"):
         estimator.fit(hidden(4)[:, None], y.data)
+
+
+def test_bounds_move_with_their_targets():
+    data = lgp.Data(ROWS, ROWS, upper=ROWS + 1, entry=ROWS - 1, noise_variance=ROWS)
+    for by in (-100.0, ROWS):
+        moved = data.shifted(by).side_information
+        np.testing.assert_array_equal(data.shifted(by).y, ROWS + by)
+        np.testing.assert_array_equal(moved["upper"], ROWS + by + 1)
+        np.testing.assert_array_equal(moved["entry"], ROWS + by - 1)
+        np.testing.assert_array_equal(moved["noise_variance"], ROWS)
+    offset = lgp.means.OffsetMean(lgp.means.ZeroMean(), (0,)).taken_off(data)
+    np.testing.assert_array_equal(offset.side_information["upper"], 1.0)
+    centred = data.merged_rows().centred(5.0)
+    np.testing.assert_array_equal(centred.merged.side_information["upper"], centred.merged.y + 1)

@@ -100,8 +100,8 @@ class SampledPosterior(Posterior):
 
     def shifted(self, centre: float) -> SampledPosterior:
         f = self.f + centre * (np.arange(self.f.shape[-1]) == 0)
-        shifted = self.components.shifted(centre), f, self.rows.y + centre
-        return eqx.tree_at(lambda p: (p.components, p.f, p.rows.y), self, shifted)
+        shifted = self.components.shifted(centre), f, self.rows.shifted(centre)
+        return eqx.tree_at(lambda p: (p.components, p.f, p.rows), self, shifted)
 
     @double_precision
     def log_likelihood(self) -> Float[np.ndarray, "C S W"]:

@@ -64,7 +64,7 @@ from latentgp.site_inference.methods.base import is_exact
 from latentgp.streams import with_noise_for_points
 from latentgp.surfaces.coefficients import Coefficients, GroupEffects
 from latentgp.surfaces.estimators.additive import AdditiveTerms
-from latentgp.surfaces.estimators.centred import CentredRows, centred
+from latentgp.surfaces.estimators.centred import CentredRows
 from latentgp.surfaces.estimators.fingerprints import fingerprints, sketch
 from latentgp.surfaces.estimators.initial_model import (
     NAMED,
@@ -347,7 +347,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         model, centre = without_constant(with_noise_for_points(self.model_, data, method))
         result = self._run(
             model,
-            centred(data, centre),
+            data.shifted(-centre),
             method,
             restarts=0,
             learn_hyperparameters=learn_hyperparameters,

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import equinox as eqx
-
 from latentgp.rows.data import Data
 from latentgp.rows.source import RowSource
-
-
-def centred(data: Data, centre: float) -> Data:
-    """The same rows with a constant taken off the targets."""
-    return eqx.tree_at(lambda d: d.y, data, data.y - centre)
 
 
 class CentredRows(RowSource):
@@ -24,7 +17,7 @@ class CentredRows(RowSource):
         self.is_everywhere = rows.is_everywhere  # type: ignore[misc]  # that of any kind of source
 
     def sample(self, rows: int) -> Data:
-        return centred(self.rows.sample(rows), self.centre)
+        return self.rows.sample(rows).shifted(-self.centre)
 
     def checked(self, check: Callable[[Data], None]) -> "CentredRows":
         return CentredRows(self.rows.checked(check), self.centre)
@@ -34,7 +27,7 @@ class CentredRows(RowSource):
 
     def split(self, share: float) -> tuple["CentredRows", Data]:
         rest, held_out = self.rows.split(share)
-        return CentredRows(rest, self.centre), centred(held_out, self.centre)
+        return CentredRows(rest, self.centre), held_out.shifted(-self.centre)
 
     def identity(self) -> str:
         return f"{self.rows.identity()} less {self.centre}"
@@ -43,4 +36,4 @@ class CentredRows(RowSource):
         return f"{self.rows.layout()} less {self.centre}"
 
     def epoch(self, seed: tuple[int, ...], rows: int, start: int = 0) -> Iterator[Data]:
-        return (centred(block, self.centre) for block in self.rows.epoch(seed, rows, start))
+        return (block.shifted(-self.centre) for block in self.rows.epoch(seed, rows, start))

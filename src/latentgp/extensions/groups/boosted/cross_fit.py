@@ -116,7 +116,7 @@ class CrossFit:
             out = fold == number
             own = {name: value[~out] for name, value in weights.items()}
             predicted[out] = made().fit(X[~out], y[~out], **own).predict(X[out])
-        left = eqx.tree_at(lambda d: d.y, data, y - predicted)
+        left = data.shifted(-predicted)
         found = fit(model, left, key=key, method=method, **options)
         whole = made().fit(X, y, **weights)
         mean = RegressorMean(found.model.mean, whole, tuple(columns))

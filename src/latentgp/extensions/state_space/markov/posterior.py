@@ -147,9 +147,8 @@ class MarkovPosterior(LatentPosterior):
             )
 
     def with_targets_shifted(self, centre: float) -> "MarkovPosterior":
-        if self.rows is None:
-            return self
-        return eqx.tree_at(lambda posterior: posterior.rows.y, self, self.rows.y + centre)
+        rows = None if self.rows is None else self.rows.shifted(centre)
+        return dataclasses.replace(self, rows=rows)
 
     def mean(self, X: Inputs) -> RowLatents:
         return self.marginals(X).mean
