@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
+import latentgp as lgp
 from latentgp import GPCountRegressor
 from latentgp.errors import InputError
 from latentgp.surfaces.cli.app import app
@@ -158,6 +159,24 @@ def test_without_a_fit_there_is_no_picture(tmp_path):
 class TestDepth:
     def scored(self, name, nlpd, bound=NAN):
         return ComparisonRow(name, float(np.mean(nlpd)), NAN, bound=bound), np.asarray(nlpd)
+
+    def test_a_weight_is_so_many_rows(self):
+        generator = np.random.default_rng(0)
+        weights = generator.integers(0, 4, 30)
+        few, more = generator.normal(size=(2, 30))
+        for rows in (slice(None), slice(0, 9)):
+            own, counts = few[rows], weights[rows]
+            said = verdict([self.scored("a", own)], [self.scored("b", more[rows])], counts)
+            copies = (np.repeat(values, counts) for values in (own, more[rows]))
+            of_copies = ([self.scored(*pair)] for pair in zip("ab", copies, strict=True))
+            assert said == verdict(*of_copies)
+        estimator = lgp.GPRegressor(learn_hyperparameters=False, random_state=0)
+        X = few[:, None]
+        estimator.fit(X, more)
+        np.testing.assert_allclose(
+            interval_coverages(estimator, X, more, {}, weights),
+            interval_coverages(estimator, *(np.repeat(a, weights, axis=0) for a in (X, more)), {}),
+        )
 
     def test_verdict(self):
         flat = self.scored("one", [1.0, 1.0, 1.0, 1.0], bound=-1.2)

@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 import latentgp as lgp
 from latentgp import metrics
 from latentgp.choosing.kernels import law_of_times
+from latentgp.surfaces.evaluation.draws import LatentDraws, scores_of_draws
 from latentgp.surfaces.tables.scores import spread_evenly
 from latentgp.surfaces.tables.start import sides_of
 
@@ -195,11 +196,12 @@ def test_transforms_of_the_true_law_are_uniform_though_most_times_are_censored()
     seen = np.where(kind == 1, event < start, np.where(kind == -1, event > start, False))
     upper = np.where(event < start, start, np.inf)
     y = np.where(kind == 2, np.where(event < start, 1e-9, start), start)
-    side = {"censored": np.where(seen, 0, kind)}
+    side = {"censored": np.where(seen, 0.0, kind), "upper": np.minimum(upper, 1e3)}
     y = np.where(seen, event, y)
-    up_to = -np.expm1(-np.where(kind == 2, upper, y))
     assert 0.1 < seen.mean() < 0.6
-    assert kstest(spread_evenly(-np.expm1(-y), up_to, side), "uniform").pvalue > 0.01
+    law = LatentDraws(np.zeros((1, 4000, 1)), lgp.Censored(lgp.Weibull(1.0)), False)
+    scores = scores_of_draws(law, y, side)
+    assert kstest(spread_evenly(scores.below[0], scores.up_to[0]), "uniform").pvalue > 0.01
     assert kstest(-np.expm1(-y[seen & (kind == 1)]), "uniform").pvalue < 1e-6
 
 

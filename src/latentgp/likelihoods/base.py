@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from latentgp.errors import InputError
 from latentgp.hyperparameters.base import Parametrised
@@ -355,25 +355,17 @@ class Likelihood(Parametrised):
             return invert_cdf_of_counts(cdf, probabilities, centre)
         if not self.atoms:
             return invert_cdf(cdf, probabilities, centre, width)
-        atoms, precision = jnp.asarray(self.atoms, centre.dtype), jnp.finfo(centre.dtype)
-        # The numbers just below; subnormal ones count as zero.
-        lower = atoms - jnp.maximum(precision.eps * jnp.abs(atoms), precision.tiny)
-        jumps = [
-            (cdf(jnp.full_like(centre, below)), cdf(jnp.full_like(centre, atom)))
-            for below, atom in zip(lower, atoms, strict=True)
-        ]
+        at_atoms = quantiles_at_atoms(self.atoms, cdf, centre)
 
         def one(probability: Scalar) -> PerRow:
-            at = jnp.stack([(low < probability) & (probability <= high) for low, high in jumps])
-            atom = jnp.sum(jnp.where(at, atoms[:, None], 0.0), axis=0)
+            at, atom = at_atoms(probability)
 
             def without_jump(y: PerRow) -> PerRow:
                 """A line through the atom in rows that have their quantile there."""
-                line = probability + (y - atom) / (1 + width)
-                return jnp.where(jnp.any(at, axis=0), line, cdf(y))
+                return jnp.where(at, probability + (y - atom) / (1 + width), cdf(y))
 
             found = invert_cdf(without_jump, probability[None], centre, width)[:, 0]
-            return jnp.where(jnp.any(at, axis=0), atom, found)
+            return jnp.where(at, atom, found)
 
         return jnp.moveaxis(jax.lax.map(one, probabilities), 0, -1)
 
@@ -415,6 +407,33 @@ class Likelihood(Parametrised):
         """A function of one row, over all rows and over S values of their latents."""
         over_nodes = jax.vmap(function, (None, 0, None))
         return lambda f: jax.vmap(over_nodes)(y, f, dict(side))
+
+
+def quantiles_at_atoms(
+    atoms: tuple[float, ...], cdf: Callable[[Array], Array], like: Float[Array, "N *P"]
+) -> Callable[[Scalar], tuple[Bool[Array, "N *P"], Float[Array, "N *P"]]]:
+    """Function of a probability: whether a row's quantile is an atom, and which, else zero.
+
+    Args:
+        atoms: values of positive probability.
+        cdf: of every row.
+        like: an array of its shape.
+    """
+    least = jnp.finfo(like.dtype)
+    jumps = []
+    for atom in atoms:
+        # The number just below; subnormal ones count as zero.
+        below = atom - max(float(least.eps) * abs(atom), float(least.tiny))
+        jumps.append((atom, cdf(jnp.full_like(like, below)), cdf(jnp.full_like(like, atom))))
+
+    def at_atoms(probability: Scalar) -> tuple[Bool[Array, "N *P"], Float[Array, "N *P"]]:
+        at, found = jnp.zeros(like.shape, bool), jnp.zeros_like(like)
+        for atom, low, high in jumps:
+            here = (low < probability) & (probability <= high)
+            at, found = at | here, jnp.where(here, atom, found)
+        return at, found
+
+    return at_atoms
 
 
 class ClosedMoments(Likelihood):

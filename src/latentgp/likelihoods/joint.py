@@ -51,6 +51,7 @@ class WhitenedLikelihood(Likelihood):
     latent_size = forwarded("own.latent_size")
     output_shape = forwarded("own.output_shape")
     targets = forwarded("own.targets")
+    atoms = forwarded("own.atoms")
 
     log_prob = _of_f("log_prob")
     conditional_moments = _of_f("conditional_moments")

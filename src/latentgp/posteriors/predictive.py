@@ -20,7 +20,13 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
+from latentgp.likelihoods.base import (
+    AnyMarginals,
+    JointMarginals,
+    Likelihood,
+    Marginals,
+    quantiles_at_atoms,
+)
 from latentgp.likelihoods.joint import jointly
 from latentgp.likelihoods.of_base import OfBase
 from latentgp.likelihoods.warped import WarpedGaussian
@@ -42,10 +48,11 @@ class Predictive:
 
     Attributes:
         likelihood: of the model that stands for all components.
+        side_information: what the rows carry.
     """
 
     def __init__(self, components: Components, X: Inputs, side_information: dict[str, PerRow]):
-        self.likelihood = components.model.likelihood
+        self.likelihood, self.side_information = components.model.likelihood, side_information
         self._components, self._law = components, components.law
         self._size, self._latents = len(X), self.likelihood.latent_size
         few = self._law.by_quadrature
@@ -213,7 +220,9 @@ def _roots(covariance: Float[Array, "N K Q Q"]) -> Float[Array, "N K Q Q"]:
 def _mean_of(values: Float[Array, "points N *S"], log_weights: Float[Array, "points"]) -> Array:
     if len(log_weights) == 1:
         return values[0]
-    return jnp.tensordot(jnp.exp(log_weights), values, 1)
+    weights = jnp.exp(log_weights)
+    counted = weights.reshape(-1, *(1 for _ in values.shape[1:])) > 0
+    return jnp.tensordot(weights, jnp.where(counted, values, 0.0), 1)  # others may be infinite
 
 
 def _latent_moments(law: Law, _: Any, mean: Any, variance: Any, side: Any) -> tuple[Array, Array]:
@@ -302,6 +311,11 @@ def _quantiles_of_few(
     own, _ = _over(law, "predictive_quantiles", mean, variance, side, levels)
     counts = law.likelihood.targets == "count"
 
+    def cdf(y: Float[Array, "N *P"]) -> Float[Array, "N *P"]:
+        return _cdf(law, (), mean, variance, side, y)
+
+    at_atoms = quantiles_at_atoms(law.likelihood.atoms, cdf, own[0, ..., 0])
+
     def of_level(part: tuple[Array, Array, Array]) -> Float[Array, "N *P"]:
         level, low, high = part
 
@@ -309,10 +323,12 @@ def _quantiles_of_few(
             low, high = ends
             middle = 0.5 * (low + high)
             middle = jnp.floor(middle) if counts else middle
-            reached = _cdf(law, (), mean, variance, side, middle) >= level
+            reached = cdf(middle) >= level
             return jnp.where(reached, low, middle), jnp.where(reached, middle, high)
 
-        return jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))[1]
+        found = jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))[1]
+        at, atom = at_atoms(level)
+        return jnp.where(at, atom, found)
 
     low, high = (jnp.moveaxis(ends, -1, 0) for ends in (jnp.min(own, 0), jnp.max(own, 0)))
     found = jax.lax.map(of_level, (levels, low - 1.0 if counts else low, high))

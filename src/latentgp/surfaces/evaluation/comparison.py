@@ -23,10 +23,11 @@ from latentgp.surfaces.estimators import (
     GPRegressor,
 )
 from latentgp.surfaces.evaluation import metrics, pilot
+from latentgp.surfaces.evaluation.row_scores import standard_error, total
 from latentgp.surfaces.tables import split_target
 from latentgp.surfaces.tables.model import TableModel
 from latentgp.surfaces.tables.scores import distances, transforms, uncensored
-from latentgp.surfaces.tables.start import TASKS, choose_task
+from latentgp.surfaces.tables.start import TASKS, choose_task, taken_out
 from latentgp.surfaces.tables.targets import Task
 from latentgp.surfaces.tables.values import checked_frame, listed, texts_in
 
@@ -160,7 +161,7 @@ def compare(
         test_share: of the rows that are held out, in (0, 1).
         seed: of the split and of the fits.
         progress: told before every fit, in words.
-        settings: for `TableModel.fit`.
+        settings: for `TableModel.fit`; by a column of `weights` scores are weighted too.
 
     Returns:
         The scores, the lowest NLPD first; pairs that cannot be fitted last, with the reason.
@@ -200,6 +201,7 @@ def compare(
     if len(order) - held_out < 1:
         raise InputError(f"{len(order)} row(s) are too few to hold some out: give more")
     train, test = frame.iloc[np.sort(order[held_out:])], frame.iloc[np.sort(order[:held_out])]
+    weights = _weights(test, settings)
     if chosen in ("classification", "ordinal"):
         known, asked = (set(texts_in(split_target(t, target).target)) for t in (train, test))
         if unseen := sorted(asked - known):
@@ -226,10 +228,11 @@ def compare(
     said = ""
     if depths:
         scored = list(zip(contenders, fits, strict=True))
-        said = verdict(*([fit for c, fit in scored if (c.depth > 1) == deep] for deep in (0, 1)))
+        by_depth = ([fit for c, fit in scored if (c.depth > 1) == deep] for deep in (0, 1))
+        said = verdict(*by_depth, weights)
     fits.sort(key=lambda fit: (np.isnan(fit[0].nlpd), fit[0].nlpd))
     best = fits[0][1]
-    rows = [row._replace(standard_error=_standard_error(nlpd - best)) for row, nlpd in fits]
+    rows = [row._replace(standard_error=_error(nlpd - best, weights)) for row, nlpd in fits]
     compared = Comparison(chosen, tuple(rows), len(train), len(test), verdict=said)
     if not tried:
         return compared
@@ -278,7 +281,8 @@ def _one(
         row = ComparisonRow(name, _NAN, _NAN, seconds=seconds, note=str(error))
         return row, np.full(len(test), _NAN)
     seconds = time.perf_counter() - started
-    nlpd, scores, censored = _scores(model, test)
+    weights = _weights(test, settings)
+    nlpd, scores, censored = _scores(model, test, weights)
     notes = list(model.estimator.diagnostics_.warnings)
     if groups := getattr(model.encoder, "groups", ()):
         notes.append(f"Every level of {listed(own.name for own in groups)} has an effect.")
@@ -286,38 +290,48 @@ def _one(
         notes.append(f"Errors leave {censored} censored rows out.")
     evidence = model.estimator.posterior_.evidence
     if evidence is not None and evidence.kind != "approximation":
-        scores["bound"] = evidence.value / len(train)
-    scores |= {"nlpd": float(np.mean(nlpd)), "standard_error": _NAN, "seconds": seconds}
+        scores["bound"] = evidence.value / float(np.sum(_weights(train, settings)))
+    mean = total(nlpd, weights) / float(weights.sum())
+    scores |= {"nlpd": mean, "standard_error": _NAN, "seconds": seconds}
     return ComparisonRow(name, note=" ".join(notes), **scores), nlpd
 
 
-def _standard_error(values: np.ndarray) -> float:
+def _weights(rows: "pd.DataFrame", settings: dict[str, Any]) -> Float[np.ndarray, "N"]:
+    """Row weights of the column that `TableModel.fit` is told of, else ones."""
+    column = settings.get("weights")
+    return np.ones(len(rows)) if column is None else taken_out(rows, column, "weights")[1]
+
+
+def _error(values: Float[np.ndarray, "N"], weights: Float[np.ndarray, "N"] | None = None) -> float:
     """Standard error of the mean."""
-    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else _NAN
+    weights = np.ones(len(values)) if weights is None else weights
+    rows = weights.sum()
+    return standard_error(values, weights) / float(np.sqrt(rows * (rows - 1))) if rows > 1 else _NAN
 
 
 def _scores(
-    model: TableModel, test: "pd.DataFrame"
+    model: TableModel, test: "pd.DataFrame", weights: Float[np.ndarray, "N"]
 ) -> tuple[Float[np.ndarray, "N"], dict[str, float], int]:
     """NLPD a row, other scores by their names in `ComparisonRow`, and number of censored rows."""
     estimator = model.estimator
     X, y, side = model.encoded(test)
     if isinstance(estimator, GPClassifier | GPOrdinalClassifier):
         probabilities, classes = estimator.predict_proba(X), estimator.classes_
-        off = metrics.expected_calibration_error(y, probabilities, classes=classes)
+        known = {"classes": classes, "sample_weight": weights}
+        off = metrics.expected_calibration_error(y, probabilities, **known)
         truth = probabilities[y[:, None] == classes]
         ahead = np.sum(probabilities, axis=1, where=probabilities > truth[:, None])
         scores = {
-            "error": float(np.mean(estimator.predict(X) != y)),
-            "coverage": float(np.mean(ahead < _SURE)),
+            "error": float(np.average(estimator.predict(X) != y, weights=weights)),
+            "coverage": float(np.average(ahead < _SURE, weights=weights)),
             "calibration_error": off,
         }
         return -np.log(truth), scores, 0
     predictive = estimator.posterior_.predict(X, **side)
     nlpd, seen = -predictive.log_prob(y), uncensored(side, len(y))
     censored = int(np.sum(~seen))
-    far = distances(estimator, y, predictive, seen) if seen.any() else {}
-    coverages = interval_coverages(estimator, X, y, side)
+    far = distances(estimator, y, predictive, seen, weights) if weights[seen].any() else {}
+    coverages = interval_coverages(estimator, X, y, side, weights)
     scores = {
         "error": far.get("root mean squared error", _NAN),
         "absolute_error": far.get("mean absolute error", _NAN),
@@ -329,10 +343,15 @@ def _scores(
     return nlpd, scores, censored
 
 
-def verdict(shallow: Sequence[Scored], deep: Sequence[Scored]) -> str:
+def verdict(
+    shallow: Sequence[Scored],
+    deep: Sequence[Scored],
+    weights: Float[np.ndarray, "N"] | None = None,
+) -> str:
     """Whether depth pays by two standard errors of held-out rows, and what the bounds say.
 
-    Contenders without and with hidden layers have their NLPD row by row; NaN without a fit.
+    Contenders without and with hidden layers have their NLPD row by row, rows with weights or
+    without; NaN without a fit.
 
     Example:
         >>> one, two = ComparisonRow("one", 1.0, 0.1), ComparisonRow("two", 0.9, 0.1)
@@ -343,7 +362,8 @@ def verdict(shallow: Sequence[Scored], deep: Sequence[Scored]) -> str:
     if best_shallow is None or best_deep is None:
         return "There is no verdict on depth: it takes a fit without hidden layers, and one with."
     (one, of_one), (many, of_many) = best_shallow, best_deep
-    mean, error = float(np.mean(of_one - of_many)), _standard_error(of_one - of_many)
+    ahead = of_one - of_many
+    mean, error = float(np.average(ahead, weights=weights)), _error(ahead, weights)
     if not np.isfinite(error):
         return "There is no verdict on depth: one held-out row says nothing of the error."
     said = "pays" if mean > 2 * error else "does not pay"
@@ -362,7 +382,11 @@ def _best(scored: Sequence[Scored]) -> Scored | None:
 
 
 def interval_coverages(
-    estimator: GPRegressor | GPCountRegressor, X: np.ndarray, y: np.ndarray, side: dict[str, Any]
+    estimator: GPRegressor | GPCountRegressor,
+    X: np.ndarray,
+    y: np.ndarray,
+    side: dict[str, Any],
+    weights: Float[np.ndarray, "N"] | None = None,
 ) -> np.ndarray:
     """Share of rows inside their central interval, for each of `LEVELS`.
 
@@ -370,7 +394,9 @@ def interval_coverages(
     censored targets, is of the randomised probability integral transform.
     """
     if isinstance(estimator, GPCountRegressor) or "censored" in side:
-        u = transforms(estimator.posterior_.predict(X, **side), y, side)
-        return np.mean(np.abs(2 * u - 1)[:, None] <= LEVELS, axis=0)
+        u = transforms(estimator.posterior_.predict(X, **side), y)
+        return np.average(np.abs(2 * u - 1)[:, None] <= LEVELS, axis=0, weights=weights)
     intervals = (estimator.predict_interval(X, level, **side) for level in LEVELS)
-    return np.array([metrics.interval_coverage(y, *ends) for ends in intervals])
+    return np.array(
+        [metrics.interval_coverage(y, *ends, sample_weight=weights) for ends in intervals]
+    )

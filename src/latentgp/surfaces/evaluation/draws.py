@@ -82,7 +82,7 @@ def scores_of_draws(
     def ask(question: str, of: Any = y) -> Any:
         return _asked(question, drawn, of, side)
 
-    return scores_by(ask, drawn.likelihood, np.asarray(y))
+    return scores_by(ask, drawn.likelihood, np.asarray(y), side)
 
 
 @double_precision

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import Likelihood
+from latentgp.likelihoods.base import Likelihood, SideInformation
 
 
 class RowScores(NamedTuple):
@@ -19,7 +19,8 @@ class RowScores(NamedTuple):
     Attributes:
         log_density: of the target, in nats, shape (N,).
         below: probability of a smaller target, shape (N, ...); None where there is no order.
-        up_to: probability of a target of at most this one, likewise. Of real targets both are one.
+        up_to: probability of a target of at most this one, likewise. Of real targets both are one,
+            but at an atom, and where they are censored: then they hold what is known of the target.
         mean: of the prediction; None of classes, or where the likelihood does not tell it.
         variance: of the prediction, noise included; likewise.
         probabilities: of the classes, shape (N, K); None of what is no class.
@@ -51,7 +52,8 @@ class RowPredictions(eqx.Module):
         log_density: log p(y_n | other rows), in nats, shape (N,).
         below: probability of a smaller target given other rows, shape (N,), or (N, P); None of
             classes without an order, or where the likelihood does not tell it.
-        up_to: the same of a target of at most y_n; of real targets it equals `below`.
+        up_to: the same of a target of at most y_n; of real targets it equals `below`, but at an
+            atom. Of a censored target both are of its bounds.
         mean: of the prediction of y_n, likewise; None where there is none.
         std: standard deviation of the prediction, noise included; likewise.
         weights: how often each row counts in the sums, shape (N,).
@@ -70,7 +72,7 @@ class RowPredictions(eqx.Module):
 
     @property
     def pit(self) -> Float[np.ndarray, "N *P"] | None:
-        """Probability integral transforms, of counts and grades the middle of their interval.
+        """Probability integral transforms; the middle of an interval, as of counts and grades.
 
         Uniform where the model is calibrated (Czado, Gneiting & Held 2009).
         """
@@ -112,11 +114,14 @@ def scores_of(predictive: Any, y: Float[np.ndarray, "N *P"]) -> RowScores:
             return predictive.probabilities
         return getattr(predictive, question)(*given)
 
-    return scores_by(ask, predictive.likelihood, y)
+    return scores_by(ask, predictive.likelihood, y, predictive.side_information)
 
 
 def scores_by(
-    ask: Callable[..., Any], likelihood: Likelihood, y: Float[np.ndarray, "N *P"]
+    ask: Callable[..., Any],
+    likelihood: Likelihood,
+    y: Float[np.ndarray, "N *P"],
+    side: SideInformation,
 ) -> RowScores:
     """Scores by the answers to questions, which are named as a likelihood's methods."""
     log_density = ask("log_prob", y)
@@ -128,9 +133,37 @@ def scores_by(
         below, up_to = _limits_of_classes(classes, y)
     else:
         below = up_to = _where_defined(ask, "cdf", y)
-        if up_to is not None and likelihood.targets == "count":
-            below = np.where(y > 0, ask("cdf", np.maximum(y - 1, 0)), 0.0)
+        if up_to is not None:
+            below, up_to = _limits(ask, likelihood, y, side, up_to, log_density)
     return RowScores(log_density, below, up_to, mean, variance, classes)
+
+
+def _limits(
+    ask: Callable[..., Any],
+    likelihood: Likelihood,
+    y: Float[np.ndarray, "N *P"],
+    side: SideInformation,
+    up_to: Float[np.ndarray, "*rows"],
+    log_density: Float[np.ndarray, "*rows"],
+) -> tuple[Float[np.ndarray, "*rows"], Float[np.ndarray, "*rows"]]:
+    """Probabilities below what is known of a target, and up to it, from the cdf at y.
+
+    Of rows observed from a time on they are given that the target exceeds it.
+    """
+    below = up_to
+    if likelihood.targets == "count":
+        below = np.where(y > 0, ask("cdf", np.maximum(y - 1, 0)), 0.0)
+    elif likelihood.atoms:
+        mass = np.where(np.isin(y, likelihood.atoms), np.exp(log_density), 0.0)
+        below = np.maximum(up_to - mass, 0.0)
+    kind = np.asarray(side.get("censored", 0))
+    if "upper" in side:
+        up_to = np.where(kind == 2, ask("cdf", np.where(kind == 2, side["upper"], y)), up_to)
+    if "entry" in side:
+        before = ask("cdf", np.asarray(side["entry"]))
+        left = np.maximum(1 - before, np.finfo(float).tiny)
+        below, up_to = (below - before) / left, (up_to - before) / left
+    return np.where(kind == -1, 0.0, below), np.where(kind == 1, 1.0, up_to)
 
 
 def _limits_of_classes(
@@ -151,11 +184,15 @@ def mixed(scores: RowScores, log_weights: Float[np.ndarray, "S N"]) -> RowScores
     weights = np.exp(log_weights)
 
     def average(values: Any) -> Any:
-        return np.einsum("sn,sn...->n...", weights, values)
+        # What has no weight may be infinite.
+        counted = weights.reshape(*weights.shape, *(1 for _ in values.shape[2:])) > 0
+        return np.einsum("sn,sn...->n...", weights, np.where(counted, values, 0.0))
 
     found = scores._replace(log_density=np.full_like(log_weights, np.nan)).mapped(average)
     if scores.mean is not None and scores.variance is not None:
-        variance = average(scores.variance + (scores.mean - found.mean) ** 2)
+        same = scores.mean == found.mean  # both may be infinite
+        apart = np.subtract(scores.mean, found.mean, where=~same, out=np.zeros_like(scores.mean))
+        variance = average(scores.variance + apart**2)
         return found._replace(variance=variance)
     return found._replace(mean=None, variance=None)
 

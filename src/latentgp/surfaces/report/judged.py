@@ -16,6 +16,7 @@ from latentgp.surfaces.estimators.classifier import LabelEstimator
 from latentgp.surfaces.estimators.fingerprints import fingerprints, share_known
 from latentgp.surfaces.estimators.terms import check_leaves_out
 from latentgp.surfaces.evaluation.leave_one_out import leave_one_out
+from latentgp.surfaces.evaluation.row_scores import scores_of
 from latentgp.surfaces.tables.model import TableModel
 from latentgp.surfaces.tables.scores import spread_evenly, uncensored
 
@@ -46,16 +47,11 @@ class Assessment:
 
     @property
     def transform(self) -> Float[np.ndarray, "N"] | None:
-        """Probability integral transforms, spread evenly within counts and what is censored.
-
-        Without rows of two bounds, or observed from a time on, which are not predicted.
-        """
+        """Probability integral transforms, spread evenly within counts and what is censored."""
         if self.below is None or self.up_to is None:
             return None
-        side = self.data.side_information
-        u = spread_evenly(self.below, self.up_to, side)
-        known = np.not_equal(side.get("censored", 0), 2) & (np.asarray(side.get("entry", 0)) <= 0)
-        return u[np.isfinite(u) & known]
+        u = spread_evenly(self.below, self.up_to)
+        return u[np.isfinite(u)]
 
 
 def judged(model: TableModel, frame: pd.DataFrame) -> Assessment:
@@ -93,14 +89,10 @@ def judged(model: TableModel, frame: pd.DataFrame) -> Assessment:
                 warnings=left.warnings,
             )
     predictive = posterior.predict(X, **side)
-    density = predictive.log_prob(numbers)
-    if classes is None:
-        up_to = predictive.cdf(numbers)
-        below = up_to - np.exp(density) if predictive.likelihood.targets == "count" else up_to
-        plain |= {"mean": predictive.mean, "std": np.sqrt(predictive.variance)}
-        plain |= {"below": below, "up_to": up_to}
-    else:
-        plain["probabilities"] = predictive.probabilities
+    scores = scores_of(predictive, numbers).as_predictions()
+    density = scores.pop("log_density")
+    names = ("probabilities",) if classes is not None else ("mean", "std", "below", "up_to")
+    plain |= {name: scores[name] for name in names}
     learned = "rows the model has learned from are predicted as new ones: too well"
     how = learned if told else "the rows are new to the model"
     return Assessment(**plain, log_density=density, left_out=False, how=how, warnings=told)

@@ -15,6 +15,7 @@ from latentgp.posteriors.predictive import Predictive
 from latentgp.surfaces.estimators import GPCountRegressor, GPRegressor
 from latentgp.surfaces.estimators.classifier import LabelEstimator
 from latentgp.surfaces.evaluation import metrics
+from latentgp.surfaces.evaluation.row_scores import scores_of
 
 _QUANTILES = 99  # which give a CRPS to 5e-4 of itself, of Gaussian and of heavy-tailed laws
 # The same by distribution functions, in so many cells between quantiles.
@@ -47,7 +48,7 @@ def regression_scores(
         ends = predictive.interval()
         coverage = metrics.interval_coverage(y, *ends, sample_weight=weights)
         return scores | {"95 % interval coverage": coverage}
-    u = transforms(predictive, y, side)
+    u = transforms(predictive, y)
     scores["95 % interval coverage"] = float(np.average(np.abs(2 * u - 1) <= 0.95, weights=weights))
     if "entry" not in side and np.all(np.isin(side["censored"], (0, 1))):
         median = predictive.quantiles([0.5])[:, 0]
@@ -58,24 +59,14 @@ def regression_scores(
     return scores | (distances(estimator, y, predictive, seen, weights) if seen.any() else {})
 
 
-def transforms(
-    predictive: Predictive, y: Float[np.ndarray, "N"], side: Mapping[str, np.ndarray]
-) -> Float[np.ndarray, "N"]:
+def transforms(predictive: Predictive, y: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
     """Probability integral transforms, as `spread_evenly` has them."""
-    up_to = predictive.cdf(np.where(np.equal(side.get("censored", 0), 2), side.get("upper", y), y))
-    below = predictive.cdf(y)
-    if predictive.likelihood.targets == "count":
-        below = below - np.exp(predictive.log_prob(y))
-    if "entry" in side:  # which was exceeded
-        before = predictive.cdf(side["entry"])
-        below, up_to = (below - before) / (1 - before), (up_to - before) / (1 - before)
-    return spread_evenly(below, up_to, side)
+    scores: Any = scores_of(predictive, y)
+    return spread_evenly(scores.below, scores.up_to)
 
 
 def spread_evenly(
-    below: Float[np.ndarray, "N"],
-    up_to: Float[np.ndarray, "N"],
-    side: Mapping[str, np.ndarray],
+    below: Float[np.ndarray, "N"], up_to: Float[np.ndarray, "N"]
 ) -> Float[np.ndarray, "N"]:
     """Uniform draws, with seed 0, between the probabilities that a target is known to lie between.
 
@@ -83,8 +74,6 @@ def spread_evenly(
     2009, section 2.1), and of censored targets (Haider, Hoehn, Davis & Greiner 2020, section 3.5).
     Those that were seen alone are the early ones of their rows.
     """
-    kind = np.asarray(side.get("censored", 0))
-    below, up_to = np.where(kind == -1, 0.0, below), np.where(kind == 1, 1.0, up_to)
     return below + np.random.default_rng(0).uniform(size=len(below)) * (up_to - below)
 
 
