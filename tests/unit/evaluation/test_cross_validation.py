@@ -139,6 +139,12 @@ def test_priors_are_checked_too():
     before = lgp.sample_prior(MODEL, DATA, key=KEY, number=50)
     check = lgp.predictive_check(before, DATA)
     np.testing.assert_allclose(check.replicated["mean"], before.y.mean(axis=1))
+    counted = (np.arange(30) % 2).astype(float)
+    check = lgp.predictive_check(before, DATA.reweighted(counted))
+    np.testing.assert_allclose(check.observed["mean"], np.average(DATA.y, weights=counted))
+    np.testing.assert_allclose(check.replicated["mean"], before.y[:, 1::2].mean(axis=1))
+    with pytest.raises(lgp.InputError, match="one target a row; give rows of weight 2 twice"):
+        lgp.predictive_check(before, DATA.reweighted(2 * counted))
 
 
 @pytest.mark.slow
@@ -152,6 +158,9 @@ def test_chains_are_checked_at_the_rows_they_watched():
     assert list(found.observed) == ["share of 0", "share of 1"]
     assert found.replicates.shape == (100, 30)
     assert "share of 1" in str(found)
+    other = lgp.predictive_check(chains, lgp.Data(X[:20] + 0.1, rows.y[:20]), number=50)
+    assert other.replicates.shape == (50, 20)
+    assert other.observed["share of 1"] == np.mean(rows.y[:20])
 
 
 def test_conformal_intervals_cover():
@@ -178,6 +187,29 @@ def test_conformal_intervals_cover():
     some = lgp.fit(classes, lgp.Data(X, (X > 3) * 1.0), key=KEY, method=lgp.Laplace(), **HELD)
     with pytest.raises(lgp.InputError, match="one number a target"):
         lgp.conformal_interval(some.posterior.predict(X), some.leave_one_out(), X)
+
+
+def test_bounds_are_not_taken_for_targets():
+    law, kind = lgp.LatentGP(lgp.RBF(1.0), lgp.Censored(lgp.Gaussian(0.04))), (X > 3) * 1.0
+    data = lgp.Data(X, DATA.y, censored=kind)
+    fit = lgp.fit(law, data, key=KEY, method=lgp.Laplace(), **HELD)
+    new = fit.posterior.predict(X)
+    with pytest.raises(lgp.InputError, match="from the beginning, but some rows have censored"):
+        lgp.predictive_check(fit, data)
+    loo = fit.leave_one_out()
+    assert np.all(loo.up_to[kind == 1] == 1)
+    assert np.all(loo.below[kind == 1] < 1)
+    np.testing.assert_array_equal(loo.below[kind == 0], loo.up_to[kind == 0])
+    for calibration in (loo, fit.posterior.predict(X, censored=kind)):
+        with pytest.raises(lgp.InputError, match=f"but {int(kind.sum())} are censored"):
+            lgp.conformal_interval(new, calibration, DATA.y)
+    lower, upper = lgp.conformal_interval(new, new, DATA.y)
+    assert np.all(lower < upper)
+    heavy = lgp.LatentGP(lgp.RBF(1.0), lgp.GeneralisedPareto(0.6))
+    times = lgp.Data(X, np.exp(DATA.y))
+    wide = lgp.fit(heavy, times, key=KEY, method=lgp.Laplace(), **HELD).posterior.predict(X)
+    with pytest.raises(lgp.InputError, match="deviations that are finite and positive"):
+        lgp.conformal_interval(wide, wide, times.y)
 
 
 @pytest.mark.slow

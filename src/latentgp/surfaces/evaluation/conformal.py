@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, refuse
 from latentgp.posteriors.predictive import Predictive
 from latentgp.rows.arrays import as_targets
 from latentgp.surfaces.evaluation.row_scores import RowPredictions
@@ -27,14 +27,15 @@ def conformal_interval(
     Args:
         predictive: of the new rows.
         calibration: predictions of rows with known targets, by fits without them.
-        y: these targets, shape (N,).
+        y: these targets, shape (N,), none of them censored.
         level: probability that a new target is inside.
 
     Returns:
         Lower and upper ends, shape (N,); infinite if there are too few rows for the level.
 
     Raises:
-        InputError: classes, or several outputs; predictions without mean and standard deviation.
+        InputError: classes, or several outputs; predictions without mean and standard deviation, or
+            with one that is infinite or zero; censored targets.
 
     Example:
         >>> import jax, latentgp as lgp, numpy as np
@@ -59,6 +60,16 @@ def conformal_interval(
     y = as_targets(y, len(mean))
     weights = np.ones(len(y)) if weights is None else weights
     seen = (weights > 0) & np.isfinite(mean) & np.isfinite(y)
+    censored = np.sum(seen & _is_censored(predictive, calibration))
+    sure = np.all((std[seen] > 0) & (std[seen] < np.inf)) and np.all(predictive.variance < np.inf)
+    refuse(
+        {
+            f"conformal_interval needs targets that were seen, but {censored} are censored; take "
+            "predictive.interval().": censored > 0,
+            "conformal_interval needs standard deviations that are finite and positive; take "
+            "predictive.interval().": not sure,
+        }
+    )
     scores, weights = (np.abs(y - mean) / std)[seen], weights[seen]
     order = np.argsort(scores)
     # A new row is one more, which may be farther off than all others.
@@ -68,3 +79,12 @@ def conformal_interval(
     width = q * np.sqrt(predictive.variance)
     least = 0.0 if predictive.likelihood.targets == "count" else -np.inf
     return np.maximum(predictive.mean - width, least), predictive.mean + width
+
+
+def _is_censored(predictive: Predictive, calibration: Predictive | RowPredictions) -> Any:
+    """Which rows are known to have a censored target, whose transform is no number."""
+    if isinstance(calibration, Predictive):
+        return np.not_equal(calibration.side_information.get("censored", 0), 0)
+    law, below = predictive.likelihood, calibration.below
+    known = below is not None and "censored" in law.side_information
+    return known and np.not_equal(below, calibration.up_to)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Key
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, refuse
 from latentgp.hyperparameters.summary import aligned
 from latentgp.likelihoods.base import Targets
 from latentgp.methods.result import Fit
@@ -91,7 +91,9 @@ def predictive_check(
         number: of replicates S; those of a prior are its draws.
 
     Raises:
-        InputError: weights that are no whole numbers; draws at other rows; fewer than one draw.
+        InputError: weights that are no whole numbers, or of draws of a prior others than 0 and 1;
+            draws at other rows; fewer than one draw; rows that are censored, or that were observed
+            from a time on.
 
     Example:
         >>> import jax, latentgp as lgp, numpy as np
@@ -105,14 +107,28 @@ def predictive_check(
         True
     """
     key = key_of_draws(jax.random.key(0) if key is None else key, number)
+    side = data.side_information
+    partly = sum(int(np.count_nonzero(side.get(name, 0))) for name in ("censored", "entry"))
+    refuse(
+        {
+            "predictive_check needs targets that were seen from the beginning, but some rows have "
+            "censored or entry; take leave_one_out, whose transforms know of them.": partly > 0
+        }
+    )
     if isinstance(source, PriorDraws):
         if source.y.shape[1:] != data.y.shape:
             raise InputError(
                 f"The prior's draws are of targets of shape {source.y.shape[1:]}, but those of "
                 f"data have shape {data.y.shape}; draw at these rows."
             )
-        kind, rows, replicates = source.targets, np.arange(data.size), source.y
-        y = np.asarray(data.y)
+        weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
+        if not np.all(np.isin(weights, (0, 1))):
+            raise InputError(
+                "Draws of a prior have one target a row; give rows of weight 2 twice, to "
+                "sample_prior too."
+            )
+        kind, rows = source.targets, np.flatnonzero(weights)
+        y, replicates = np.asarray(data.y)[rows], source.y[:, rows]
     else:
         posterior = source.posterior if isinstance(source, Fit) else source
         kind = posterior.model.likelihood.targets
@@ -130,8 +146,7 @@ def _replicated(
     posterior: Posterior, data: Data, key: Key[Array, ""], number: int
 ) -> tuple[Any, Any, Any]:
     """Numbers of rows, their targets, and replicates of these."""
-    watches = isinstance(posterior, HoldsDraws) and len(posterior.watched)
-    if isinstance(posterior, HoldsDraws) and watches and posterior.rows.weights is None:
+    if isinstance(posterior, HoldsDraws) and _are_watched(posterior, data):
         drawn = posterior.sample_watched(key=key)
         drawn = drawn.reshape(-1, *drawn.shape[2:])[evenly(drawn.shape[0] * drawn.shape[1], number)]
         return posterior.watched, np.asarray(posterior.rows.y), drawn
@@ -147,6 +162,15 @@ def _replicated(
     own = data.select(rows)
     drawn = posterior.sample_y(own.X, key=key, number=number, **own.side_information)
     return rows, np.asarray(own.y), drawn
+
+
+def _are_watched(posterior: HoldsDraws, data: Data) -> bool:
+    """Whether chains watched these rows, each of which counts once."""
+    watched, own = posterior.watched, posterior.rows
+    if not len(watched) or watched[-1] >= data.size or data.weights is not None:
+        return False
+    same = np.allclose(data.y[watched], own.y, rtol=1e-9, equal_nan=True)  # rounded, if centred
+    return own.weights is None and same and np.array_equal(data.X[watched], own.X)
 
 
 def _statistics(kind: Targets, y: Float[np.ndarray, "N *P"]) -> dict[str, Statistic]:
