@@ -168,6 +168,13 @@ def test_wrong_settings_are_errors(inputs, settings, said):
         posterior.effects(inputs, **settings)
 
 
+def test_a_table_takes_other_names(inputs):
+    frame = pd.DataFrame(inputs, columns=["a", "b"])
+    posterior = fitted(inputs, inputs[:, 0], lgp.RBF())
+    assert posterior.effects(frame).columns == ("a", "b")
+    assert posterior.effects(frame, names=["dose", "age"]).columns == ("dose", "age")
+
+
 def test_a_key_is_no_number(inputs):
     with pytest.raises(InputError, match="key must be a random key"):
         fitted(inputs, inputs[:, 0], lgp.RBF()).effects(inputs, key=0)

@@ -283,6 +283,16 @@ def test_improper_cavities_are_named():
     assert np.sum(~np.isnan(loo.pareto_k)) == 1
 
 
+def test_a_pseudo_likelihood_has_no_waic_by_sites():
+    labels = lgp.Data(REAL.X, np.arange(REAL.size) % 3.0)
+    fit = held(lgp.LatentGP(lgp.RBF(1.0), lgp.LeastSquares(3)), labels, lgp.ExactGP())
+    loo = fit.leave_one_out()
+    assert np.isnan(loo.waic)
+    assert np.isfinite(loo.elpd)
+    assert np.isfinite(loo.parameters)
+    assert np.all(loo.log_density_seen < 0)
+
+
 def test_refusals():
     fit = held(GAUSSIAN, REAL, lgp.ExactGP())
     with pytest.raises(lgp.InputError, match="not in memory"):

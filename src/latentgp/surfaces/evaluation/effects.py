@@ -227,7 +227,7 @@ class Effects:
     def of_posterior(
         cls, posterior: Posterior, X: Any, *, names: Sequence[str] | None = None, **settings: Any
     ) -> "Effects":
-        """Effects of the columns of an array, by the names given, or else x0, x1, ...
+        """Effects of the columns of an array or table, by names: those given, its own, or x0, ...
 
         Raises:
             InputError: names that are not one for each column.
@@ -235,7 +235,7 @@ class Effects:
         import pandas as pd
 
         if isinstance(X, pd.DataFrame):
-            names, X = list(map(str, X.columns)), X.to_numpy()
+            names, X = list(map(str, X.columns)) if names is None else names, X.to_numpy()
         X = as_inputs(X)
         names = [f"x{d}" for d in range(X.shape[1])] if names is None else list(names)
         if len(names) != X.shape[1]:

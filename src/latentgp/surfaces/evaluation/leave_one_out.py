@@ -74,7 +74,7 @@ class LeaveOneOut(RowPredictions):
         pareto_k: of importance weights, shape (N,), reliable below 0.7; None where there are none.
         log_density_seen: log p(y_n | all rows), shape (N,).
         spread_seen: posterior variance of log p(y_n | f), whose sum is WAIC's number of
-            parameters, shape (N,).
+            parameters, shape (N,); NaN of pseudo-likelihoods by sites, which have no WAIC.
         how: what the predictions rest on, in a few words.
         cavity_error: what holding the other rows' sites would have made of the log density, less
             what it is after they have converged anew, shape (N,); NaN of rows where they are held;
@@ -236,7 +236,9 @@ def _by_sites(fitted: Any, posterior: Posterior, data: Data) -> _Scores:
     parts = _parts(posterior.components)
     rule, sites = _rule_and_sites(fitted, posterior, data, len(parts or ()))
     if parts is None or rule is None:
-        return _by_draws(posterior, data)._replace(seen=seen, spread=spread)
+        found = _by_draws(posterior, data)
+        known = posterior.model.likelihood.is_normalised  # else scores of draws are another density
+        return found._replace(seen=seen, spread=spread) if known else found
     log_weights = np.concatenate([np.atleast_1d(part.log_weight) for part in parts])
     scores, laws, wrong = [], [], np.zeros(data.size, bool)
     for k, part in enumerate(parts):
@@ -419,8 +421,8 @@ def _mended(found: _Scores, posterior: Posterior, data: Data, rows: Any) -> _Sco
     scores = RowScores(*(put(*pair) for pair in zip(found.scores, others.scores, strict=True)))
     named = _listed(rows.tolist())
     told = f"The law without the row is improper in {named}; these are by importance sampling."
-    k, warnings = put(found.pareto_k, others.pareto_k), (*found.warnings, told)
-    return found._replace(scores=scores, pareto_k=k, warnings=warnings)
+    each = {n: put(getattr(found, n), getattr(others, n)) for n in ("pareto_k", "seen", "spread")}
+    return found._replace(scores=scores, warnings=(*found.warnings, told), **each)
 
 
 class _AtRows(OneComponent):
@@ -457,11 +459,14 @@ def predictive_at(model: LatentGP, law: AnyMarginals, data: Data) -> Predictive:
 def _given_all(
     posterior: Posterior, data: Data
 ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
-    """Log p(y | all rows), and posterior variance of log p(y | f), NaN where there are draws."""
+    """Log p(y | all rows), and posterior variance of log p(y | f).
+
+    NaN where there are draws, or a pseudo-likelihood, whose predictions are another density.
+    """
     y = np.asarray(data.y)
     log_density = posterior.predict(data.X, **data.side_information).log_prob(y)
     components, law = posterior.components.prepared(), posterior.components.law
-    if not law.by_quadrature:
+    if not (law.by_quadrature and posterior.model.likelihood.is_normalised):
         return log_density, np.full(data.size, np.nan)
     columns, rows = components.columns * components.size, (data.X, y, data.side_information)
     first, second = apply_in_buckets(_log_prob_moments, components, rows=rows, columns=columns)
