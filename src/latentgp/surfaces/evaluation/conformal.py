@@ -85,6 +85,7 @@ def _is_censored(predictive: Predictive, calibration: Predictive | RowPrediction
     """Which rows are known to have a censored target, whose transform is no number."""
     if isinstance(calibration, Predictive):
         return np.not_equal(calibration.side_information.get("censored", 0), 0)
-    law, below = predictive.likelihood, calibration.below
-    known = below is not None and "censored" in law.side_information
-    return known and np.not_equal(below, calibration.up_to)
+    below, up_to = calibration.below, calibration.up_to
+    if below is None or up_to is None or "censored" not in predictive.likelihood.side_information:
+        return False
+    return below != up_to

@@ -190,8 +190,9 @@ def mixed(scores: RowScores, log_weights: Float[np.ndarray, "S N"]) -> RowScores
 
     found = scores._replace(log_density=np.full_like(log_weights, np.nan)).mapped(average)
     if scores.mean is not None and scores.variance is not None:
-        same = scores.mean == found.mean  # both may be infinite
-        apart = np.subtract(scores.mean, found.mean, where=~same, out=np.zeros_like(scores.mean))
+        mean: Any = found.mean
+        same = scores.mean == mean  # both may be infinite
+        apart = np.subtract(scores.mean, mean, where=~same, out=np.zeros_like(scores.mean))
         variance = average(scores.variance + apart**2)
         return found._replace(variance=variance)
     return found._replace(mean=None, variance=None)
