@@ -228,8 +228,8 @@ def compare(
     said = ""
     if depths:
         scored = list(zip(contenders, fits, strict=True))
-        by_depth = ([fit for c, fit in scored if (c.depth > 1) == deep] for deep in (0, 1))
-        said = verdict(*by_depth, weights)
+        flat, deep = ([f for c, f in scored if (c.depth > 1) == more] for more in (False, True))
+        said = verdict(flat, deep, weights)
     fits.sort(key=lambda fit: (np.isnan(fit[0].nlpd), fit[0].nlpd))
     best = fits[0][1]
     rows = [row._replace(standard_error=_error(nlpd - best, weights)) for row, nlpd in fits]
@@ -317,7 +317,7 @@ def _scores(
     X, y, side = model.encoded(test)
     if isinstance(estimator, GPClassifier | GPOrdinalClassifier):
         probabilities, classes = estimator.predict_proba(X), estimator.classes_
-        known = {"classes": classes, "sample_weight": weights}
+        known: dict[str, Any] = {"classes": classes, "sample_weight": weights}
         off = metrics.expected_calibration_error(y, probabilities, **known)
         truth = probabilities[y[:, None] == classes]
         ahead = np.sum(probabilities, axis=1, where=probabilities > truth[:, None])
