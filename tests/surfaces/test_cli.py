@@ -400,7 +400,7 @@ WRONG = {
     ),
     "events of no value": (
         "fit {}/regression.csv --target price --event colour --out {}/m",
-        "the event column 'colour' holds ",
+        "the event column 'colour' is missing in 1 row(s)",
     ),
     "quantiles of classes": (
         "predict {}/classification.latentgp {}/classification.parquet --above 3 --out {}/p.csv",

@@ -135,15 +135,20 @@ def test_cross_validation_routes_what_belongs_to_a_row():
         cross_val_score(counting, X, counts, cv=2, params={"sample_weight": exposure})
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("name", ["weibull", "censored-log-normal"])
-def test_law_that_times_are_drawn_from_is_chosen(name):
+def times_of(name):
+    """Inputs, times of a law, and whether they are censored."""
     draws = np.random.default_rng(1)
     x = draws.uniform(0, 4, (200, 1))
     error = np.log(draws.exponential(size=200)) if name == "weibull" else draws.normal(size=200)
     event, end = np.exp(1 + np.sin(x[:, 0]) + error), draws.exponential(20.0, 200)
-    side = {"censored": (end < event) * 1.0}
-    law, why = law_of_times(lgp.Data(x, np.minimum(event, end), **side))
+    return x, np.minimum(event, end), (end < event) * 1.0
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", ["weibull", "censored-log-normal"])
+def test_law_that_times_are_drawn_from_is_chosen(name):
+    x, times, censored = times_of(name)
+    law, why = law_of_times(lgp.Data(x, times, censored=censored))
     assert (law, bool(why)) == (name, name != "weibull")
 
 
@@ -157,11 +162,9 @@ def test_other_bounds_have_laws_that_take_them():
 
 
 def test_auto_of_censored_times_says_its_law():
-    event = SCALE * np.exp(np.random.default_rng(2).normal(size=90))
-    limit = 10 * LIMIT
-    times = np.minimum(event, limit)
+    x, times, censored = times_of("censored-log-normal")
     chosen = lgp.GPRegressor(random_state=0, max_evaluations=5)
-    chosen.fit(X, times, censored=(event > limit) * 1.0)
+    chosen.fit(x, times, censored=censored)
     assert isinstance(chosen.model_.likelihood.base, lgp.LogNormal)
     assert "Likelihood: a log-normal's" in chosen.diagnostics_.verdict
     assert chosen.kernel_choice_ is None
