@@ -11,7 +11,7 @@ from typer.main import get_command
 import latentgp as lgp
 from latentgp.methods.options import FitOptions, SearchOptions, completed
 from latentgp.surfaces.cli.app import app
-from latentgp.surfaces.options import FLAGS, EstimatorOptions
+from latentgp.surfaces.options import FLAGS, OF_TABLES, EstimatorOptions
 
 pytestmark = pytest.mark.quick
 
@@ -80,5 +80,5 @@ def test_a_document_keeps_its_own_entries():
 def test_the_command_line_has_the_options_with_a_flag():
     known = {p.name: p for p in get_command(app).commands["fit"].params}
     for name in FLAGS:
-        assert known[name].default == getattr(lgp.GPRegressor, name)
+        assert known[name].default == OF_TABLES.get(name, getattr(lgp.GPRegressor, name))
         assert known[name].help[0].isupper() or known[name].help.startswith('"')

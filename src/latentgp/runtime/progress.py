@@ -154,11 +154,12 @@ class Run(Generic[StateT]):
         """
         assert self._resumable is not None
         made = self._resumable.from_tensors
-        found = self.control.checkpoint.read(lambda kept: (made(kept), kept["seconds"][0]))
+        found = self.control.checkpoint.read(lambda kept: (made(kept), kept.get("seconds", [0.0])))
         if found is None:
             return None
-        self._before += float(found[1])
-        return found[0]
+        state, seconds = found
+        self._before += float(seconds[-1])  # of a search those of every evaluation
+        return state
 
     def save(self, state: StateT | None) -> None:
         """Write the checkpoint, whole or not at all, if there is something to keep."""

@@ -1,10 +1,10 @@
-"""Subsets of rows."""
+"""Rows that a first look takes: evenly spaced ones, and patches of near ones."""
 
 import numpy as np
 import pytest
 from scipy.spatial import KDTree
 
-from latentgp.rows.subsets import far_and_near
+from latentgp.extensions.neighbours.search import far_and_near
 
 X = np.random.default_rng(0).uniform(size=(20_000, 2)) * [1.0, 300.0]
 
