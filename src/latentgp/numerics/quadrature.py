@@ -194,22 +194,6 @@ def lowest_where_unknown(values: Float[Array, "N S"]) -> Float[Array, "N S"]:
     return jnp.where(known, values, jnp.where(jnp.isfinite(lowest), lowest, jnp.nan))
 
 
-def slopes_by_values(
-    values: Vectors, mean: RowLatents, variance: RowLatents, nodes: Nodes
-) -> tuple[PerRow, RowLatents, RowLatents]:
-    """E function(f) and its derivatives in mean and variance, from values at the nodes alone.
-
-    With f = m + v^1/2 x they are E[x function] / v^1/2 and E[(x^2 - 1) function] / (2 v).
-    """
-    spread = spread_of(mean, variance)
-    points, weights = (jnp.asarray(part, mean.dtype) for part in nodes)
-    values = lowest_where_unknown(values)
-    value = values @ weights
-    above = weights * (values - value[:, None])  # the scores have mean zero
-    in_mean = above @ points / spread
-    return value, in_mean, above @ (points**2 - 1) / (2 * spread**2)
-
-
 def _product(
     nodes: tuple[Float[np.ndarray, "nodes 1"], Float[np.ndarray, "nodes"]], latent_size: int
 ) -> Nodes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from functools import cached_property, partial
 from queue import Full, Queue
 from threading import Event, Thread
@@ -225,25 +225,6 @@ def _gathered(data: Data, order: Int[Array, "B"], real: int, axes: tuple[int, ..
     block = jax.tree.map(lambda column: column[order], data)
     block = block.reweighted(jnp.where(jnp.arange(len(order)) < real, block.weights, 0.0))
     return jax.tree.map(lambda column: column.reshape(*axes, -1, *column.shape[1:]), block)
-
-
-def cut_into_blocks(parts: Iterable[Data], rows: int) -> Iterator[Data]:
-    """Rows in blocks of one size from parts of any size; the last block is padded."""
-    left: Data | None = None
-    for part in parts:
-        left = part if left is None else joined([left, part])
-        first = 0
-        while left.size - first >= rows:
-            yield filled(left.select(slice(first, first + rows)), rows)
-            first += rows
-        left = left.select(slice(first, None))
-    if left is not None and left.size:
-        yield filled(left, rows)
-
-
-def joined(parts: Sequence[Data]) -> Data:
-    """Rows one after another."""
-    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *c: np.concatenate(c), *parts)
 
 
 def read_ahead(parts: Iterator[Part], depth: int = 2) -> Generator[Part, None, None]:

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
+from latentgp.extensions.black_box.external import slopes_by_values
 from latentgp.extensions.black_box.mixtures.expectations import Expectations
 from latentgp.likelihoods.base import Marginals
-from latentgp.numerics.quadrature import latents_at, slopes_by_values, sobol_nodes, training_nodes
+from latentgp.numerics.quadrature import latents_at, sobol_nodes, training_nodes
 from latentgp.sites.gaussian import Rows
 from likelihood_cases import COMPLETE
 

@@ -30,6 +30,7 @@ from latentgp.rows.data import Data
 from latentgp.rows.source import blocks_of, counting_as
 from latentgp.runtime.mesh import gather, number_of_shards
 from latentgp.runtime.processes import broadcast_from_first, is_same_everywhere, spans_processes
+from latentgp.runtime.programs import Program
 from latentgp.setup.priors import search_bounds
 from latentgp.site_inference.methods.base import (
     SiteMethod,
@@ -45,8 +46,8 @@ from latentgp.site_inference.search.profiled_bound import (
     ConvergedPosterior,
     converge,
     initial_sites,
-    posterior_given_sites,
 )
+from latentgp.sites.coupled import Sites
 
 _CANDIDATES = 10_000
 _SAMPLED_ROWS, _ROWS_A_SAMPLED_ONE = 4_096, 100
@@ -391,3 +392,11 @@ def check_processes(source: RowSource) -> None:
         "arrays.": not apart and not is_same_everywhere(source.layout),
     }
     refuse(sentences)
+
+
+@Program
+def posterior_given_sites(
+    algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites
+) -> LatentPosterior:
+    """Posterior given sites."""
+    return algorithm.resume(model, data, sites).posterior

@@ -25,11 +25,11 @@ from latentgp.numerics.quadrature import (
     lowest_where_unknown,
     nodes_near,
     prediction_nodes,
-    slopes_by_values,
+    spread_of,
     training_nodes,
 )
 from latentgp.runtime.host_calls import call_on_host
-from latentgp.typing import Array, Latents, PerRow, RandomKey, RowLatents, Scalar
+from latentgp.typing import Array, Latents, PerRow, RandomKey, RowLatents, Scalar, Vectors
 
 Reasons: TypeAlias = Callable[[int], str]  # why a value is none, by its place
 Columns: TypeAlias = Mapping[str, np.ndarray]  # side information of rows
@@ -408,6 +408,22 @@ def _(likelihood: ExternalLikelihood, primals: Any, tangents: Any) -> Any:
         "ExternalLikelihood has no second derivative in f, which the method needs; use "
         'NUTS(coupling="whitened"), BlackBoxVI() or EllipticalSlice().'
     )
+
+
+def slopes_by_values(
+    values: Vectors, mean: RowLatents, variance: RowLatents, nodes: Nodes
+) -> tuple[PerRow, RowLatents, RowLatents]:
+    """E function(f) and its derivatives in mean and variance, from values at the nodes alone.
+
+    With f = m + v^1/2 x they are E[x function] / v^1/2 and E[(x^2 - 1) function] / (2 v).
+    """
+    spread = spread_of(mean, variance)
+    points, weights = (jnp.asarray(part, mean.dtype) for part in nodes)
+    values = lowest_where_unknown(values)
+    value = values @ weights
+    above = weights * (values - value[:, None])  # the scores have mean zero
+    in_mean = above @ points / spread
+    return value, in_mean, above @ (points**2 - 1) / (2 * spread**2)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))

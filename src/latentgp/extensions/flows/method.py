@@ -23,6 +23,7 @@ from latentgp.extensions.flows import Approximation, GaussianApproximation, Gaus
 from latentgp.extensions.flows.base import LogDensity, Start, approximate_in_pieces
 from latentgp.extensions.flows.front import finished
 from latentgp.hyperparameters.space import ParameterSpace
+from latentgp.models import LatentGP
 from latentgp.posteriors.arviz_versions import smoothed_log_weights
 from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs
@@ -30,7 +31,8 @@ from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.runtime.progress import RunControl
 from latentgp.site_inference.search.algorithm import SiteInference
-from latentgp.site_inference.search.starts import best_latents
+from latentgp.site_inference.search.profiled_bound import converge, initial_sites
+from latentgp.site_inference.search.starts import has_several_ends, means_at_rows, raised
 from latentgp.typing import Array, Coefs, Point, RandomKey, RowLatents, Scalar
 
 _WHITE_STD, _HYPER_STD = 0.3, 0.3  # of the start
@@ -272,3 +274,15 @@ def _told(
             "use NUTS or MCMC, or look at means alone."
         )
     return tuple(notes), tuple(complaints)
+
+
+def best_latents(algorithm: SiteInference, model: LatentGP, data: Data) -> RowLatents | None:
+    """Posterior means of f at the rows at an end above that from the first sites; None if none is.
+
+    Where other methods than by sites start.
+    """
+    if not has_several_ends(algorithm, model):
+        return None
+    usual = converge(algorithm, model, data, initial_sites(algorithm, model, data))
+    higher = raised(algorithm, model, data, usual)
+    return None if higher is usual else means_at_rows(algorithm, model, data, higher.sites)

@@ -53,14 +53,6 @@ initial_sites = Program(SiteInference.first_sites)
 
 
 @Program
-def posterior_given_sites(
-    algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites
-) -> LatentPosterior:
-    """Posterior given sites."""
-    return algorithm.resume(model, data, sites).posterior
-
-
-@Program
 def spread_sites(
     algorithm: SiteInference, model: LatentGP, known: Data, known_sites: Sites, data: Data
 ) -> Sites:

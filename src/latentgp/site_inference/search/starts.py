@@ -79,18 +79,6 @@ def raised(
     return other if not rule.is_variational or is_higher(other.bound, reached.bound) else reached
 
 
-def best_latents(algorithm: SiteInference, model: LatentGP, data: Data) -> RowLatents | None:
-    """Posterior means of f at the rows at an end above that from the first sites; None if none is.
-
-    Where other methods than by sites start.
-    """
-    if not has_several_ends(algorithm, model):
-        return None
-    usual = converge(algorithm, model, data, initial_sites(algorithm, model, data))
-    higher = raised(algorithm, model, data, usual)
-    return None if higher is usual else means_at_rows(algorithm, model, data, higher.sites)
-
-
 @Program
 def means_at_rows(
     algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites

@@ -19,10 +19,9 @@ from latentgp.rows.data import Data
 from latentgp.rows.source import (
     RowSource,
     counting_as,
-    cut_into_blocks,
+    filled,
     in_order,
     is_held_out,
-    joined,
     refuse_one_side,
     share_of,
 )
@@ -325,3 +324,22 @@ def _reason(make: Callable[..., Any], *of: Any) -> InputError | None:
     except InputError as error:
         return error
     return None
+
+
+def cut_into_blocks(parts: Iterable[Data], rows: int) -> Iterator[Data]:
+    """Rows in blocks of one size from parts of any size; the last block is padded."""
+    left: Data | None = None
+    for part in parts:
+        left = part if left is None else joined([left, part])
+        first = 0
+        while left.size - first >= rows:
+            yield filled(left.select(slice(first, first + rows)), rows)
+            first += rows
+        left = left.select(slice(first, None))
+    if left is not None and left.size:
+        yield filled(left, rows)
+
+
+def joined(parts: Sequence[Data]) -> Data:
+    """Rows one after another."""
+    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *c: np.concatenate(c), *parts)
