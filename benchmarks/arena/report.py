@@ -265,8 +265,8 @@ def survival(folder: Path) -> str:
     return (
         f"## Survival: {len(scores)} of {len(names) - 1} sets\n\n"
         "Burk et al. (2024): Harrell's concordance, means over the folds that were run; published\n"
-        "figures are means over all folds. The law of times is Weibull's, the default before\n"
-        "decision 0141.\n\n"
+        "figures are means over all folds. The law of times is chosen by evidence (decision\n"
+        "0141).\n\n"
         f"{table(('set', 'rows', 'folds', 'rank', 'concordance', 'best', 'seconds'), rows)}\n"
         f"Mean rank {mean(r[OURS] for r in ranks.values()):.1f}."
         + (f" Not run, {left}: no folds in the folder, or not yet." if left else "")
@@ -312,7 +312,7 @@ def m3(folder: Path) -> str:
             "series, beside the methods that forecast all periods, on the same series. Ours "
             'is `TableModel.fit(frame, "value", time="date")`: a level, a trend and seasons by '
             "evidence. Yearly, quarterly and monthly series have dates, of a first year made up. "
-            "Hyper-parameters are at their most probable values, the default before decision 0139."
+            "Hyper-parameters of at most twenty rows each are averaged over (decision 0139)."
         )
         + f"{table(heads, rows)}\n"
         + prose(

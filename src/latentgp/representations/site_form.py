@@ -18,6 +18,7 @@ class SiteForm:
         shared: precisions are the same for all latents of a row. Under one kernel so is then their
             covariance, which can be factorised once for all.
         coupled: sites couple the latents of a row.
+        latents: number of latent functions.
         means_alone: updates read means alone, and variances may be anything.
     """
 
@@ -26,4 +27,5 @@ class SiteForm:
     power: float = 0.0
     shared: bool = False
     coupled: bool = False
+    latents: int = 1
     means_alone: bool = False

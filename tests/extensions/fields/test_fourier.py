@@ -334,6 +334,8 @@ def test_solves_that_do_not_converge_are_said():
     result = held(ROUGH, own)
     assert not result.diagnostics.converged
     assert any("did not converge in 3 steps" in text for text in result.diagnostics.warnings)
+    with pytest.warns(UserWarning, match="Draws of the posterior are off by"):
+        result.posterior.sample_f(NEW[:3], key=KEY, number=2)
 
 
 @pytest.mark.parametrize("kind", ["equal", "line", "one place"])

@@ -211,6 +211,16 @@ class TestExceedance:
             lgp.fields.exceedance(None, CELLS, 1.0)
 
 
+def test_what_is_known_exceeds_a_threshold_or_does_not():
+    walk = lgp.LatentGP(lgp.kernels.RandomWalk(), lgp.Poisson())  # zero at its start
+    data = lgp.Data([1.0, 2.0, 3.0], [1, 2, 3])
+    fit = lgp.fit(walk, data, key=jax.random.key(0), learn_hyperparameters=False)
+    for of, above in (("response", (0.5, 2.0)), ("latent", (-0.1, 0.1))):
+        below, beyond = (lgp.fields.exceedance(fit, [0.0, 1.0], a, of=of) for a in above)
+        assert (below.probability[0], beyond.probability[0]) == (1, 0)
+        assert 0 < beyond.probability[1] < below.probability[1] < 1
+
+
 def test_contrasts_and_weights_of_nothing(gaussian, counts):
     twice = np.concatenate([CELLS[:5], CELLS[:5]])
     w = np.repeat([0.1, -0.1], 5) * np.tile([1.0, 2.0, 3.0, 0.1, 0.2], 2)

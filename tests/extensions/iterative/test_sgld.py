@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.extensions.iterative.gradients.langevin import LangevinPhase
+from latentgp.extensions.iterative.gradients.langevin import LangevinPhase, metric_at
+from latentgp.extensions.iterative.methods import sgld
 from latentgp.setup.priors import scales, space_of
 from latentgp.testing import check_posterior
 
@@ -87,6 +88,23 @@ def test_its_law_is_the_posterior_of_more_rows():
     method = lgp.SGLD(chains=2, draws=1000, warmup=1000, scale=4.0, solves=solves)
     fit = check_law(150, method, 0.25, 0.15)
     assert fit.diagnostics.summary.r_hat < 1.03
+
+
+def test_the_metric_of_a_part_of_the_rows_is_as_that_of_all(monkeypatch):
+    """Curvature in the logarithm of the noise variance grows with the rows: a third, unscaled."""
+    model, data = problem(300)
+    curvatures = []
+
+    def recorded(*at):
+        metric = metric_at(*at)
+        curvatures.append(np.linalg.inv(metric.root @ metric.root.T)[2, 2])
+        return metric
+
+    monkeypatch.setattr(sgld, "metric_at", recorded)
+    for subset in (300, 100):
+        method = lgp.SGLD(chains=1, draws=4, warmup=0, thin=1, subset=subset, predicted=1)
+        lgp.fit(model, data, method=method, key=KEY)
+    assert curvatures[1] == pytest.approx(curvatures[0], rel=0.35)
 
 
 @pytest.mark.slow

@@ -319,3 +319,9 @@ def test_covariances_far_from_the_rows_are_of_the_prior_at_most(coupled):
         known = eqx.filter_jit(lambda p, x: p.marginals(x))(posterior.latent, jnp.asarray(new))
         assert np.linalg.eigvalsh(known.covariance).min() > -1e-9
         assert np.diagonal(known.covariance, axis1=1, axis2=2).max() <= 4.0 + 1e-6
+
+
+def test_evidence_is_estimated_where_there_are_many_latents_of_few_rows():
+    own = ready(exact_up_to=2 * ROWS)
+    estimated = [own.for_sites(SiteForm(latents=n)).traits.estimates_evidence for n in (1, 2, 3)]
+    assert estimated == [False, False, True]

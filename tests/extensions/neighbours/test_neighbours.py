@@ -252,7 +252,7 @@ def test_terms_of_some_rows_are_an_unbiased_estimate(weights):
     real = np.arange(40) if weights is None else np.flatnonzero(weights > 0)
     parts = [
         dataclasses.replace(
-            neighbours, found=neighbours.found._replace(terms=jnp.asarray(real[order[k::4]]))
+            neighbours, found=neighbours.found._replace(terms=jnp.asarray(order[k::4]))
         )
         for k in range(4)
     ]
@@ -314,6 +314,8 @@ def test_what_it_cannot_do_is_refused(fit):
         evidence_of(lgp.ExactGP(lgp.Neighbours(5)))
     with pytest.raises(lgp.InputError, match="number must be at least 1"):
         lgp.Neighbours(0)
+    with pytest.raises(lgp.InputError, match="probes must be a whole number from 2, got 1"):
+        lgp.LatentNeighbours(5, probes=1)
     numbers = lgp.Data(np.arange(3.0), np.ones(3))
     tabulated = lgp.LatentGP(lgp.Precomputed(np.eye(3)), lgp.Gaussian(0.1))
     with pytest.raises(lgp.InputError, match="values between rows"):

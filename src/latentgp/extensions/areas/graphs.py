@@ -13,6 +13,7 @@ from latentgp.errors import InputError
 from latentgp.kernels.index import Invariant
 from latentgp.modules import Module
 from latentgp.typing import Array
+from latentgp.validation import check_count
 
 
 class GraphMatrix(Module, Invariant):
@@ -135,6 +136,7 @@ def _of_matrix(W: Float[np.ndarray, "*S"]) -> Float[np.ndarray, "A A"]:
 
 
 def _of_pairs(pairs: Float[np.ndarray, "*S"], areas: int) -> Float[np.ndarray, "A A"]:
+    check_count("areas", areas, 2)
     if pairs.ndim != 2 or pairs.shape[1] != 2:
         raise InputError(
             f"Pairs of neighbours must have shape (E, 2), got {pairs.shape}; leave areas= out with "

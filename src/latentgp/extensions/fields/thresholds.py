@@ -138,7 +138,8 @@ def _above(components: Components, rows: tuple[Inputs, PerRow]) -> tuple[PerRow,
     X, c = rows
     mean, spread = components.marginals(X)
     deviation = jnp.sqrt(variances_of(spread))[..., 0]
-    each = jax.scipy.stats.norm.sf(c[:, None], mean[..., 0], deviation)
+    each = jax.scipy.stats.norm.sf(c[:, None], mean[..., 0], jnp.where(deviation > 0, deviation, 1))
+    each = jnp.where(deviation > 0, each, mean[..., 0] > c[:, None])
     weights = jnp.exp(jnp.asarray(components.law.log_weights))
     return jnp.sum(weights * each, axis=1), jnp.sum(weights * each**2, axis=1)
 
@@ -171,6 +172,7 @@ def _threshold(
             return jnp.where(beyond, low, middle), jnp.where(beyond, middle, high)
 
         low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (mean - reach, mean + reach))
-        return 0.5 * (low + high), rising | falling, rising
+        known = jnp.where(response(mean) > c, -jnp.inf, jnp.inf)
+        return jnp.where(reach > 0, 0.5 * (low + high), known), rising | falling, rising
 
     return jax.vmap(of_row)(mean, deviation, c, dict(side))

@@ -38,7 +38,7 @@ class Totals(NamedTuple):
         weight: sum of the weights of each area, shape (areas,).
         draws: joint draws of the sums, shape (S, areas); None where the covariance is exact.
         standard_error_error: Monte Carlo standard errors of `standard_error`, shape (areas,); zeros
-            where nothing is drawn.
+            where nothing is drawn. Draws count as independent, which those of chains are not.
         reason: how the covariance was found, in a sentence.
     """
 

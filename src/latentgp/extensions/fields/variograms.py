@@ -293,8 +293,8 @@ def model_variogram(
         noise_variance: of the rows, such as `fit.model.likelihood.noise_variance`.
         directions: angles in degrees from the first of `columns` towards the second; None is the
             mean over twelve of them.
-        at: rows from which places are apart, shape (R, D), where the kernel is not stationary or
-            reads further columns; zeros unless given.
+        at: rows from which places are apart, shape (R, D), where the kernel is not stationary;
+            zeros of two columns unless given, so that a kernel of further ones needs it.
         columns: numbers of the columns of places among those of the inputs; as `places_of` finds
             them in the kernel unless given, else the first two.
         degrees: they are longitude and latitude in degrees; so of `OnSphere` unless given.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -34,6 +34,7 @@ _SPARSEST = 0.01  # density of values, of an even one, that knots are made for a
 # doubles lose. Through fewer splines than this functions are made smooth in turn, which loses none.
 _LENGTH_IN_CELLS, _BANDED_FROM = 1e9, 256
 _LOST = 4.0  # times longer ones are none that a search may go to
+_KEPT = 8  # bases whose arrays are kept
 _AS_MANY = 1.5  # so many times fewer functions will do
 
 
@@ -212,7 +213,7 @@ def _knots(
     return tuple(knots.tolist())
 
 
-@cache
+@lru_cache(_KEPT)
 def _pieces(basis: Splines) -> Float[np.ndarray, "cells band powers"]:
     """Coefficients of the splines that are not zero in a cell, in powers of the place in it.
 
@@ -253,7 +254,7 @@ def _derivatives(basis: Splines, order: int) -> Float[np.ndarray, "cells band po
     return np.pad(pieces, ((0, 0), (0, 0), (0, degree + 1 - pieces.shape[-1])))
 
 
-@cache
+@lru_cache(_KEPT)
 def _bands(basis: Splines) -> Float[np.ndarray, "orders orders band M"]:
     """Integrals of products of derivatives of order i and j: lower diagonals, made symmetric."""
     orders, degree = basis.smoothness + 2, basis.degree
@@ -270,7 +271,7 @@ def _bands(basis: Splines) -> Float[np.ndarray, "orders orders band M"]:
     return bands
 
 
-@cache
+@lru_cache(_KEPT)
 def _ends(basis: Splines) -> tuple[Float[np.ndarray, "M states"], Float[np.ndarray, "M states"]]:
     """Derivatives of order 0 to p at both ends."""
     orders, degree = basis.smoothness + 1, basis.degree
@@ -291,7 +292,7 @@ class _Orthogonal(NamedTuple):
     left: Float[np.ndarray, "M states"]  # derivatives of order 0 to p at the left end
 
 
-@cache
+@lru_cache(_KEPT)
 def _orthogonal(basis: Splines) -> _Orthogonal:
     """From derivatives at the nodes of a quadrature: products of these would lose half the digits.
 

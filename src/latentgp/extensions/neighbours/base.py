@@ -43,7 +43,7 @@ class NeighbourSets(NamedTuple):
     """Neighbours of rows."""
 
     rows: NeighbourRows  # their numbers, shape (N, #Q, V); -1 where a row has fewer
-    order: Int[Array, "N"]  # of the rows that have a weight
+    order: Int[Array, "M"]  # of the rows that have a weight, their numbers
     # those whose terms of the evidence stand for all; None for all. Others may have none.
     terms: Int[Array, "terms"] | None = None
     # of rows near each other, among which a new input looks; None where inputs are many
@@ -106,8 +106,9 @@ class NearestRows(Representation):
         each = distinct_kernels(kernel)
         inputs = jnp.asarray(X[real])
         points = np.asarray(coordinates(each[0], inputs, inputs))
-        order = None if self.found is None else np.asarray(self.found.order)
-        if order is None or len(order) != len(real):
+        if self.found is not None and np.array_equal(np.sort(self.found.order), real):
+            order = np.searchsorted(real, self.found.order)
+        else:
             order = order_of(X[real] if self.ordering == "random" else points, self.ordering)
         terms = self.chosen_terms(real[order])
         rows = self.near_rows(X, real, kernel, order, terms)
@@ -116,7 +117,7 @@ class NearestRows(Representation):
         if not apart and sees_all_round(len(points), points.shape[1], self.seen):
             blocks = blocks_of(points)
             blocks = np.where(blocks == NOBODY, NOBODY, real[blocks])
-        return dataclasses.replace(self, found=NeighbourSets(rows, order, terms, blocks))
+        return dataclasses.replace(self, found=NeighbourSets(rows, real[order], terms, blocks))
 
     def near_rows(
         self,

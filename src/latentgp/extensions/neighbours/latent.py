@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Int, PyTree, UInt32
 
-from latentgp.errors import lacks
+from latentgp.errors import check_whole, lacks
 from latentgp.extensions.neighbours.base import NearestRows
 from latentgp.extensions.neighbours.full_scale import (
     LowRankPrior,
@@ -95,6 +95,11 @@ class LatentNeighbours(NearestRows):
         exact_up_to: number of latents up to which there is nothing stochastic, by a dense factor.
         inducing: number of inducing points, or `Inducing(...)`, as `Neighbours` takes them: the
             latents are their low rank and what it leaves, given its neighbours.
+        latents: number of latent functions; a method sets it.
+        means_only: whether nothing but means is asked for; likewise.
+
+    Raises:
+        InputError: fewer than two probe vectors or draws, and what `Neighbours` refuses.
     """
 
     seen_times: ClassVar[int] = 2
@@ -102,10 +107,15 @@ class LatentNeighbours(NearestRows):
     probes: int = eqx.field(static=True, default=16)
     draws: int = eqx.field(static=True, default=128)
     exact_up_to: int = eqx.field(static=True, default=FEW)
+    latents: int = eqx.field(static=True, default=1)
+    means_only: bool = eqx.field(static=True, default=False)
     key: UInt32[Array, "2"] | None = None
     later: Int[Array, "N #Q later"] | None = None
     levels: tuple[Levels, ...] | None = None
     real: Bool[Array, "N"] | None = None
+
+    def __check_init__(self) -> None:
+        check_whole(self, probes=2, draws=2, exact_up_to=0)
 
     def initialise(
         self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
@@ -122,15 +132,17 @@ class LatentNeighbours(NearestRows):
         real = np.ones(len(X), bool) if weights is None else np.asarray(weights) > 0
         numbers, order = np.flatnonzero(real), ready.found.order
         each = np.moveaxis(ready.found.rows, 1, 0)
-        levels = tuple(levels_of(own, numbers[order]) for own in each)
-        later = self.near_rows(X, numbers, kernel, order[::-1])
+        levels = tuple(levels_of(own, order) for own in each)
+        later = self.near_rows(X, numbers, kernel, np.searchsorted(numbers, order)[::-1])
         later = later[:, :, : max(1, later.shape[2] // 2)]
         return dataclasses.replace(ready, levels=levels, real=real, later=later)
 
     def kept(self, kernel: LatentKernel, X: Inputs, sites: Sites) -> RowPrior:
         """With the preconditioner of these sites for later ones too, where means are all."""
         kept = self._prior(kernel, X)
-        return kept if self.probes else kept._replace(own=self._given_sites(kernel, kept, sites))
+        if not self.means_only:
+            return kept
+        return kept._replace(own=self._given_sites(kernel, kept, sites))
 
     def _prior(self, kernel: LatentKernel, X: Inputs) -> RowPrior:
         low_rank, jitter = None, jnp.max(nugget_of(kernel, X))
@@ -166,7 +178,8 @@ class LatentNeighbours(NearestRows):
         diagonal = diagonal_of(kept.prior, neighbours, precision)
         if kept.own is None:
             M, exact = fresh(), sites.linear.size <= self.exact_up_to
-            found = solved(M, diagonal, sites.linear, self._key, self.probes, exact)
+            probes = 0 if self.means_only else self.probes
+            found = solved(M, diagonal, sites.linear, self._key, probes, exact)
         else:
             M = self._operator(kept, sites, kept.own)
             M, found = mean_by_kept(M, fresh, diagonal, sites.linear)
@@ -283,9 +296,10 @@ class LatentNeighbours(NearestRows):
 
     @property
     def traits(self) -> Traits:
+        found = self.found
         return dataclasses.replace(
             super().traits,
-            estimates_evidence=self.found is None or len(self.found.rows) > self.exact_up_to,
+            estimates_evidence=found is None or len(found.rows) * self.latents > self.exact_up_to,
             notes=(
                 f"Each latent sees the {self.number} neighbours that are nearest at the "
                 "hyper-parameters where chains start, whatever length-scales these draw.",
@@ -293,7 +307,8 @@ class LatentNeighbours(NearestRows):
         )
 
     def for_sites(self, form: SiteForm) -> "LatentNeighbours":
-        return dataclasses.replace(self, probes=0) if form.means_alone else self
+        own = {"latents": form.latents, "means_only": form.means_alone}
+        return dataclasses.replace(self, **own)
 
     def on_some_rows(
         self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, number: int

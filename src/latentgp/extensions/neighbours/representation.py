@@ -42,7 +42,7 @@ class Neighbours(NearestRows):
         number_predicted: of the rows that a new input sees; five times as many unless given, which
             costs next to nothing. Of up to four coordinates it sees rows in all directions.
         ordering: of the rows: "random", or "maximin", each the farthest from all before it
-            (Guinness 2018), which takes O(N^2 D).
+            (Guinness 2018) at the length-scales of the start, which takes O(N^2 D).
         search: "scaled" takes the nearest in inputs over length-scales, "correlation" of six times
             as many of these, and of those near by each part of a sum whose parts see different
             columns, those that leave the least variance, one after another, with inducing points of

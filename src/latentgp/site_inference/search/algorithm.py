@@ -202,6 +202,7 @@ def site_form(rule: SiteRule, likelihood: Likelihood) -> SiteForm:
         power=rule.power,
         shared=likelihood.latent_size > 1 and rule.shares_precisions(likelihood),
         coupled=rule.coupled,
+        latents=likelihood.latent_size,
     )
 
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from latentgp.errors import warn_user
 from latentgp.extensions.fields.fourier.conditioned import WhiteWeights, draws_about_mean
 from latentgp.extensions.fields.fourier.frequencies import (
     FrequencyGrid,
@@ -29,6 +30,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.typing import Array, Coefs, Inputs, PerRow, RandomKey, RowLatents, Scalar, Vectors
 
 _DRAWS_TOLERANCE = 1e-2
+_MORE = "give EquispacedFourier a larger block or max_steps."
 _SEEN = 0.25  # of the variance by which a row tells, which may be open beside it
 
 
@@ -157,14 +159,10 @@ class FourierPosterior(LatentPosterior):
         if failed:
             found.append(
                 f"{failed} of {len(self.code)} solves did not converge in {int(self.steps)} steps: "
-                f"a relative residual of {float(np.max(self.residual)):.1e} is left; give "
-                "EquispacedFourier a larger block or max_steps."
+                f"a relative residual of {float(np.max(self.residual)):.1e} is left; {_MORE}"
             )
-        if float(self.left_of_draws) > _DRAWS_TOLERANCE:
-            found.append(
-                f"Draws of the posterior are off by about {float(self.left_of_draws):.1e} of their "
-                "size, and so are deviations; give EquispacedFourier a larger block or max_steps."
-            )
+        if not float(self.left_of_draws) <= _DRAWS_TOLERANCE:
+            found.append(f"{_draws_off(self.left_of_draws)}, and so are deviations; {_MORE}")
         if float(self.unseen) > _SEEN:
             share = float(self.left_open) / float(np.sum(np.square(self.root)) + self.left_open)
             enough = share * _SEEN / float(self.unseen)
@@ -214,7 +212,8 @@ class FourierPosterior(LatentPosterior):
     def _white_draws(self, key: RandomKey, number: int) -> Float[Array, "M S"]:
         white = jax.random.normal(key, (self.grid.number, number))
         steps = self.settings.max_steps
-        drawn, _ = draws_about_mean(*self._solver(), white, _DRAWS_TOLERANCE, steps)
+        drawn, left = draws_about_mean(*self._solver(), white, _DRAWS_TOLERANCE, steps)
+        jax.debug.callback(_tell_of_draws, left)
         return jnp.asarray(self.white)[:, None] + drawn
 
     def solve(self, right: Vectors, what: str) -> Vectors:
@@ -227,6 +226,15 @@ class FourierPosterior(LatentPosterior):
 
     def _solver(self) -> tuple[System, StrongFunctions]:
         return self.settings.system(self.gram, jnp.asarray(self.scale) ** 2)
+
+
+def _draws_off(left: Any) -> str:
+    return f"Draws of the posterior are off by about {float(left):.1e} of their size"
+
+
+def _tell_of_draws(left: Any) -> None:
+    if not left <= _DRAWS_TOLERANCE:
+        warn_user(f"{_draws_off(left)}; {_MORE}")
 
 
 def _drawn(

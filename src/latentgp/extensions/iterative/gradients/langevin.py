@@ -204,6 +204,7 @@ class LangevinPhase(Finding):
     def verdict(self) -> str:
         """Summary of the steps in a sentence."""
         low, high = self.step_size
+        added = high / (4 - high) if high < 4 else np.inf
         noise = "the monitor has not looked at the noise of gradients yet"
         if np.isfinite(self.ratio):
             noise = (
@@ -211,8 +212,10 @@ class LangevinPhase(Finding):
                 f"{self.redraw * self.ratio:.2g}, as {self.redraw} iterations share probes)"
             )
         return (
-            f"Langevin steps of {low:.2g} to {high:.2g}, frozen in {self.frozen} of {self.chains} "
-            f"chains before the first draw; {noise}; {self.solver_steps:.1f} products an iteration."
+            f"Langevin steps of {low:.2g} to {high:.2g}, which add {added:.2g} of a "
+            "variance where the metric is the posterior's, frozen in "
+            f"{self.frozen} of {self.chains} chains before the first draw; {noise}; "
+            f"{self.solver_steps:.1f} products an iteration."
         )
 
     @property

@@ -6,6 +6,7 @@ import dataclasses
 from typing import ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -52,7 +53,8 @@ class SGLD(Method):
 
     Solves alone, no factorisation of N rows (Filippone & Engler 2015; Welling & Teh 2011):
     theta += (e / 2) M g + N(0, e M) with no refusals, g an estimate of the gradient of the log
-    posterior by `Solves`, M the inverse of minus its Hessian at the mode given a part of the rows.
+    posterior by `Solves`, M the inverse of minus its Hessian at the mode given a part of the rows,
+    what these rows say counted as of all.
     The step size e = scale (delay + t)^-power falls until the noise of the gradients is small
     beside that of the dynamics, which a monitor looks for, and then stays: the draws are those of
     the posterior up to a small bias, which `diagnostics.finding("langevin")` states. `MCMC` has
@@ -149,10 +151,13 @@ class SGLD(Method):
         bounds = problem.bounds(allows_little_noise=False)
         learned = start_of_search(problem, algorithm, space, bounds, rows)
         sites = initial_sites(algorithm, problem.model, rows)
+        times = problem.data.total_weight / rows.total_weight
 
         def gradient(vector: HyperVector) -> HyperVector:
-            found = evaluate(algorithm, space, jnp.asarray(vector), rows, sites)
-            return np.asarray(found.gradient)
+            at = jnp.asarray(vector)
+            of_part = evaluate(algorithm, space, at, rows, sites).gradient
+            of_prior = jax.grad(space.log_prior)(at)
+            return np.asarray(of_prior + times * (of_part - of_prior))
 
         mode = np.asarray(learned.vector)
         return learned_model(space, learned), metric_at(gradient, mode)

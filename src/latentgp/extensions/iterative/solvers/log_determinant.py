@@ -159,7 +159,7 @@ def probed_solution(
     v, b = value[:, :1], right[:, :1]
     gain = jnp.sum(v * b) - 0.5 * jnp.sum(v * operator.times(v))
     near = preconditioner.log_determinant()
-    found = Estimate(near, jnp.zeros((), right.dtype))
+    found = Estimate(*jnp.full(2, jnp.nan, right.dtype))
     if probes:
         found = mean_of(near + quadrature(recorded, slice(number, None)))
     return ProbedSolution(value, gain, found, solved, preconditioner.solve(z), recorded.solution)
