@@ -300,7 +300,7 @@ class Likelihood(Parametrised):
             y: targets.
             marginals: of f.
             side: what the rows carry.
-            power: in (0, 1].
+            power: above 0.
             near: a law around where the integrand is, for the nodes.
         """
         overridden = type(self).predictive_log_prob is not Likelihood.predictive_log_prob

@@ -357,6 +357,11 @@ class TurnedLargest(WhitenedLikelihood):
     def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return self._log_mass(y, self.of_f(side)[0], 1.0)
 
+    def log_expected_power(
+        self, y: PerRow, marginals: Marginals, side: SideInformation, power: float, near: Marginals
+    ) -> PerRow:
+        return self._log_mass(y, self.of_f(side)[0], power)
+
     def predictive_probabilities(self, marginals: Marginals, side: SideInformation) -> PerClass:
         joint, _ = self.of_f(side)
         labels = jnp.broadcast_to(jnp.arange(self.own.classes), joint.mean.shape)

@@ -8,12 +8,12 @@ one of y - f, indicators of classes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Key
 
 from latentgp.hyperparameters.base import ParameterInfo, parameters, replace_unchecked
 from latentgp.hyperparameters.space import ParameterSpace
@@ -22,9 +22,10 @@ from latentgp.representations.latent_axis import latent_grams
 from latentgp.rows.data import Data
 from latentgp.rows.spread import varying
 from latentgp.runtime.programs import Program
-from latentgp.typing import Inputs, PerRow
+from latentgp.typing import Array, Inputs, PerRow
 
 _ROWS, _ROWS_OF_EVIDENCE = 1_500, 250
+_DRAWS = 16  # of hidden functions
 _OVERSAMPLED, _MOST_FREQUENCIES, _CHUNK = 5, 20_000, 1_000_000
 _PASSES, _PEAKS, _HARMONICS = 3, 4, 3
 _OTHER_COLUMNS, _LARGEST_CLASSES = 4, 8
@@ -116,6 +117,7 @@ class EvidenceOfSomeRows:
         self._space = space
         chosen = generator.permutation(data.size)[:_ROWS]
         self._X = np.asarray(data.X)[chosen]
+        self._layout = space.model.layout(data.X)
         weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
         self._weights = weights[chosen] / weights.mean()
         self._targets = stand_ins(space.model, data)[chosen]
@@ -124,7 +126,7 @@ class EvidenceOfSomeRows:
         """Evidence of some rows plus log prior, in nats, at the best variance and noise."""
         rows = slice(0, _ROWS_OF_EVIDENCE)
         X, targets, root = self._X[rows], self._targets[rows], np.sqrt(self._weights[rows])
-        grams = np.asarray(_grams(model.kernel, jnp.asarray(X)))
+        grams = np.asarray(_prior_covariances(model, self._layout, jnp.asarray(X)))
         K = root[:, None] * grams[min(latent, len(grams) - 1)] * root
         if not np.all(np.isfinite(K)):
             return -np.inf
@@ -295,7 +297,19 @@ def stand_ins(model: LatentGP, data: Data) -> Float[np.ndarray, "N targets"]:
     return y / np.where(deviation > 0, deviation, 1.0)
 
 
-_grams, _log_prior = Program(latent_grams), jax.jit(ParameterSpace.log_prior)
+@Program
+def _prior_covariances(model: LatentGP, layout: Any, X: Inputs) -> Float[Array, "#Q N N"]:
+    """Of a deep model the mean over draws of the hidden functions."""
+    if layout is None:
+        return latent_grams(model.kernel, X)
+
+    def given(key: Key[Array, ""]) -> Float[Array, "#Q N N"]:
+        return latent_grams(model.kernel, layout.from_prior(model, X, key))
+
+    return jnp.mean(jax.lax.map(given, jax.random.split(jax.random.key(0), _DRAWS)), axis=0)
+
+
+_log_prior = jax.jit(ParameterSpace.log_prior)
 
 
 def in_words(values: Float[np.ndarray, "*S"]) -> str:

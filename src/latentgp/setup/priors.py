@@ -145,7 +145,8 @@ def weak_priors(
     """Log-normal priors that are wide (a factor of 6 or 7 a standard deviation).
 
     Length-scales are around sqrt(D) standard deviations of the inputs, so that the prior over
-    functions does not get rougher with more inputs (Hvarfner et al. 2024, 4). Those of a kernel
+    functions does not get rougher with more inputs (Hvarfner et al. 2024, 4); one for several
+    inputs is around the root of the sum of their variances, a typical distance. Those of a kernel
     with one an input may all be longer or shorter, but differ by a factor of 1.6 a standard
     deviation only: few rows do not say which inputs matter. Variances are
     around the latent scale squared (that of the parameter's own latent function, or else of the
@@ -392,4 +393,4 @@ def _typical_inputs(
 ) -> Float[np.ndarray, "*S"]:
     if shape == inputs.shape:
         return inputs
-    return np.full(shape, np.exp(np.mean(np.log(inputs))))
+    return np.full(shape, np.sqrt(np.mean(inputs**2)))

@@ -37,11 +37,11 @@ def in_units_of_rows(
     prior variance, less that of fixed effects, that of the targets, if that is above 900 or below
     1 / 900, and with them what the noise has if that is as far from a tenth of the targets'
     variance; levels at the targets' mean, if they are 30 of their deviations off. Length-scales 30
-    times too short or long take typical ones if some rows are far likelier under these. Paths of
-    the user's `own` priors stay.
+    times too short or long, of any layer, take typical ones if some rows are far likelier under
+    these. Paths of the user's `own` priors stay.
     """
     moved = replace_unchecked(space.model, _of_targets(space, scale, data, own))
-    other = typical_start(space, scale) if moved.depth == 1 else None
+    other = typical_start(space, scale)
     if other is not None:
         known = parameters(space.to_model(jnp.asarray(other))).values()
         own_lengths = (i for i in known if i.role == "lengthscale" and i.path not in own)

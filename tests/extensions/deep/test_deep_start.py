@@ -7,6 +7,7 @@ import pytest
 
 import latentgp as lgp
 from deep import KEY, STEP, X, deep, fitted, method
+from slow import slow_parameters
 
 
 def noise(**settings):
@@ -116,3 +117,45 @@ def test_noise_of_repeated_rounded_targets_is_at_least_that_of_rounding():
     own = method(epochs=40, learning_rate=0.03, warmup=0.0, start="shallow")
     found = lgp.fit(deep(), lgp.Data(rows, np.append(y, y[:10])), key=KEY, method=own)
     np.testing.assert_allclose(found.model.likelihood.noise_variance, 1 / 12)
+
+
+def of_ones():
+    """A model that says one of everything, with a length-scale for each column."""
+    layer = lgp.Layer(lgp.RBF(np.ones(2)), 2)
+    return lgp.DeepGP(lgp.RBF(np.ones(4)), lgp.Gaussian(0.1), layers=[layer])
+
+
+CHAINS = {"chains": 2, "features": 20}
+METHODS = {
+    "given": method(features=50, epochs=300, batch_size=80),
+    "shallow": method(features=50, epochs=300, batch_size=80, start="shallow"),
+    "gradients": lgp.DeepMCMC("sghmc", draws=100, warmup=3000, **CHAINS),
+    "trajectories": lgp.DeepMCMC(draws=100, warmup=150, **CHAINS),
+}
+
+
+@pytest.mark.parametrize("own", ["given", *slow_parameters("shallow", "gradients", "trajectories")])
+def test_inputs_in_other_units_are_predicted_from_as_well(own):
+    """A model says one of everything; in the units of its inputs or a hundred times off."""
+    new = np.random.default_rng(5).normal(size=(200, 2))
+    y = np.where(new[:, 0] > 0, 1.0, -1.0)
+    scores = []
+    for unit in (1.0, 100.0, 0.01):
+        rows = lgp.Data(unit * X, STEP)
+        found = lgp.fit(of_ones(), rows, key=KEY, method=METHODS[own]).posterior
+        scores.append(np.mean(found.predict(unit * new).log_prob(y)))
+    assert min(scores[1:]) > scores[0] - 0.15
+
+
+def test_all_layers_start_in_the_units_of_their_inputs():
+    """Said in a note; hidden functions have the unit one."""
+    own, rows = method(epochs=1, warmup=1.0), lgp.Data(100 * X, STEP)
+    found = lgp.fit(of_ones(), rows, key=KEY, method=own)
+    typical = 200 * X.std(axis=0) / np.sqrt(2)
+    np.testing.assert_allclose(found.model.layers[0].kernel.lengthscale, typical, rtol=1e-4)
+    last = np.append([2.0, 2.0], 200 * X.std(axis=0))
+    np.testing.assert_allclose(found.model.kernel.lengthscale, last, rtol=1e-4)
+    told = [note for note in found.diagnostics.notes if "far from the units" in note]
+    assert len(told) == 2
+    held = lgp.fit(of_ones(), rows, key=KEY, method=own, frozen=["layers"])
+    np.testing.assert_array_equal(held.model.layers[0].kernel.lengthscale, np.ones(2))

@@ -312,3 +312,23 @@ def test_a_saved_fit_has_its_sites_but_no_rows(tmp_path):
     np.testing.assert_array_equal(
         again.leave_one_out(COUNTS).log_density, fit.leave_one_out().log_density
     )
+
+
+@pytest.mark.parametrize("coupled", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_classes_that_were_seen_have_the_probability_of_their_rows_own_law(coupled):
+    """Beside draws of the prior weighted by the likelihood; a Gaussian is far off."""
+    x, labels, epsilon = np.linspace(0, 4, 6), np.array([0, 0, 1, 1, 2, 2]), 0.05
+    model = lgp.LatentGP(lgp.RBF(1.0), lgp.RobustMax(3, epsilon=epsilon))
+    method = lgp.ExpectationPropagation(lgp.Dense(), coupled=coupled)
+    fit = held(model, lgp.Data(x, labels.astype(float)), method)
+    gram = np.exp(-0.5 * (x[:, None] - x) ** 2) + 1e-10 * np.eye(6)
+    noise = np.random.default_rng(1).normal(size=(400_000, 3, 6))
+    largest = np.argmax(noise @ np.linalg.cholesky(gram).T, axis=1)
+    each = np.where(largest == labels, 1 - epsilon, epsilon / 2)
+    weights = np.prod(each, axis=1)
+    known = weights @ each / weights.sum()
+    seen = np.exp(lgp.leave_one_out(fit).log_density_seen)
+    by_gaussian = np.exp(fit.posterior.predict(x[:, None]).log_prob(labels.astype(float)))
+    error, gaussian = (np.max(np.abs(found - known)) for found in (seen, by_gaussian))
+    assert gaussian > 0.03
+    assert error < 0.3 * gaussian

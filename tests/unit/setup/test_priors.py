@@ -61,6 +61,18 @@ def test_one_length_scale_has_a_log_normal_prior(table):
         assert all(isinstance(prior, LogNormal) for prior in priors.values())
 
 
+def test_one_length_scale_of_several_inputs_is_around_a_typical_distance(table):
+    """An input that hardly varies changes no distance, and so nothing."""
+    medians = []
+    for columns in ([0, 1], [0, 1, 2]):
+        data = lgp.Data(table.X[:, columns], table.y)
+        _, priors = priors_of(lgp.RBF(), data)
+        medians.append(float(np.exp(priors["kernel.lengthscale"].loc)))
+        typical = np.sqrt(np.sum(data.input_spread[0] ** 2))
+        np.testing.assert_allclose(medians[-1], typical, rtol=1e-6)
+    np.testing.assert_allclose(*medians, rtol=1e-6)
+
+
 def test_priors_of_rows_that_go_on_are_around_the_models_values(table):
     model, priors = priors_of(lgp.RBF([2.0, 3.0, 4.0], variance=5.0), table)
     moved = around(parameters(model), priors)

@@ -72,7 +72,8 @@ class LeaveOneOut(RowPredictions):
 
     Attributes:
         pareto_k: of importance weights, shape (N,), reliable below 0.7; None where there are none.
-        log_density_seen: log p(y_n | all rows), shape (N,).
+        log_density_seen: log p(y_n | all rows), shape (N,). By sites the row's latents have the law
+            without it times its own likelihood, which need not be Gaussian (Cseke & Heskes 2011).
         spread_seen: posterior variance of log p(y_n | f), whose sum is WAIC's number of
             parameters, shape (N,); NaN of pseudo-likelihoods by sites, which have no WAIC.
         how: what the predictions rest on, in a few words.
@@ -240,14 +241,20 @@ def _by_sites(fitted: Any, posterior: Posterior, data: Data) -> _Scores:
         known = posterior.model.likelihood.is_normalised  # else scores of draws are another density
         return found._replace(seen=seen, spread=spread) if known else found
     log_weights = np.concatenate([np.atleast_1d(part.log_weight) for part in parts])
-    scores, laws, wrong = [], [], np.zeros(data.size, bool)
+    scores, laws, wrong, by_rows = [], [], np.zeros(data.size, bool), []
     for k, part in enumerate(parts):
         own = None if sites is None else type(sites)(*(a[k] for a in sites))
         law, improper = cavities(part.model, part.latent, data, rule, own)
         wrong |= improper
         laws.append(law)
         scores.append(scores_of(predictive_at(part.model, law, data), np.asarray(data.y)))
+        columns = part.model.likelihood.latent_size
+        given = law, np.asarray(data.y), data.side_information
+        by_rows.append(apply_in_buckets(_log_seen, part.model, rows=given, columns=columns))
     exact = sites_are_known(posterior.model.likelihood)
+    if not exact and posterior.model.likelihood.is_normalised:
+        own: Any = logsumexp(np.stack(by_rows) + log_weights[:, None], axis=0)
+        seen = np.where(np.isfinite(own) & ~wrong, own, seen)
     how = "cavities, which are exact" if exact else "cavities of the sites"
     found = _combined(scores, log_weights, how)
     if not exact and sites is None:
@@ -472,6 +479,16 @@ def _given_all(
     first, second = apply_in_buckets(_log_prob_moments, components, rows=rows, columns=columns)
     weights = np.exp(np.asarray(law.log_weights))
     return log_density, np.maximum(second @ weights - (first @ weights) ** 2, 0.0)
+
+
+def _log_seen(model: LatentGP, rows: Any) -> Array:
+    """Log p(y | all rows) where f has its law without a row, times the row's likelihood."""
+    law, y, side = rows
+    likelihood, marginals, side = jointly(model.likelihood, law, side)
+    twice, once = (
+        likelihood.log_expected_power(y, marginals, side, power, marginals) for power in (2.0, 1.0)
+    )
+    return twice - once
 
 
 def _log_prob_moments(components: Components, rows: Any) -> tuple[Array, Array]:
