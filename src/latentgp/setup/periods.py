@@ -25,7 +25,6 @@ from latentgp.runtime.programs import Program
 from latentgp.typing import Array, Inputs, PerRow
 
 _ROWS, _ROWS_OF_EVIDENCE = 1_500, 250
-_DRAWS = 16  # of hidden functions
 _OVERSAMPLED, _MOST_FREQUENCIES, _CHUNK = 5, 20_000, 1_000_000
 _PASSES, _PEAKS, _HARMONICS = 3, 4, 3
 _OTHER_COLUMNS, _LARGEST_CLASSES = 4, 8
@@ -299,14 +298,15 @@ def stand_ins(model: LatentGP, data: Data) -> Float[np.ndarray, "N targets"]:
 
 @Program
 def _prior_covariances(model: LatentGP, layout: Any, X: Inputs) -> Float[Array, "#Q N N"]:
-    """Of a deep model the mean over draws of the hidden functions."""
+    """Of a deep model the mean over 16 draws of the hidden functions."""
     if layout is None:
         return latent_grams(model.kernel, X)
 
     def given(key: Key[Array, ""]) -> Float[Array, "#Q N N"]:
         return latent_grams(model.kernel, layout.from_prior(model, X, key))
 
-    return jnp.mean(jax.lax.map(given, jax.random.split(jax.random.key(0), _DRAWS)), axis=0)
+    keys = jax.random.split(jax.random.key(0), 16)
+    return jnp.mean(jax.lax.map(given, keys), axis=0)
 
 
 _log_prior = jax.jit(ParameterSpace.log_prior)

@@ -145,8 +145,7 @@ def weak_priors(
     """Log-normal priors that are wide (a factor of 6 or 7 a standard deviation).
 
     Length-scales are around sqrt(D) standard deviations of the inputs, so that the prior over
-    functions does not get rougher with more inputs (Hvarfner et al. 2024, 4); one for several
-    inputs is around the root of the sum of their variances, a typical distance. Those of a kernel
+    functions does not get rougher with more inputs (Hvarfner et al. 2024, 4). Those of a kernel
     with one an input may all be longer or shorter, but differ by a factor of 1.6 a standard
     deviation only: few rows do not say which inputs matter. Variances are
     around the latent scale squared (that of the parameter's own latent function, or else of the
@@ -255,14 +254,17 @@ def typical_start(
     """A second start, where length-scales of the first are far from those of the inputs.
 
     At length-scales far below the distances of rows, or far above, the evidence hardly depends on
-    them, and a search stands still. None where none is off by more than a factor of `far`.
+    them, and a search stands still. One for several inputs is at a typical distance: layers see
+    hidden functions of unit one beside inputs of any. None where none is off by more than a factor
+    of `far`.
     """
     values = {}
     for path in space.paths:
         info, scale = space.known[path], at_layer(space.model, path, of_rows)
         if info.role == "lengthscale" and path not in space.narrowed:
-            seen = _inputs_seen(info, scale)
-            typical = _typical_inputs(seen, np.shape(info.value)) * np.sqrt(len(seen))
+            seen, shape = _inputs_seen(info, scale), np.shape(info.value)
+            distance = np.full(shape, np.sqrt(np.sum(seen**2)))
+            typical = np.sqrt(len(seen)) * seen if shape == seen.shape else distance
             if np.any(np.abs(np.log(info.value / typical)) > np.log(far)):
                 values[path] = typical
     return space.to_vector(replace_unchecked(space.model, values)) if values else None
@@ -393,4 +395,4 @@ def _typical_inputs(
 ) -> Float[np.ndarray, "*S"]:
     if shape == inputs.shape:
         return inputs
-    return np.full(shape, np.sqrt(np.mean(inputs**2)))
+    return np.full(shape, np.exp(np.mean(np.log(inputs))))

@@ -314,12 +314,11 @@ def test_a_saved_fit_has_its_sites_but_no_rows(tmp_path):
     )
 
 
-@pytest.mark.parametrize("coupled", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_classes_that_were_seen_have_the_probability_of_their_rows_own_law(coupled):
+def test_classes_that_were_seen_have_the_probability_of_their_rows_own_law():
     """Beside draws of the prior weighted by the likelihood; a Gaussian is far off."""
     x, labels, epsilon = np.linspace(0, 4, 6), np.array([0, 0, 1, 1, 2, 2]), 0.05
     model = lgp.LatentGP(lgp.RBF(1.0), lgp.RobustMax(3, epsilon=epsilon))
-    method = lgp.ExpectationPropagation(lgp.Dense(), coupled=coupled)
+    method = lgp.ExpectationPropagation(lgp.Dense(), coupled=True)
     fit = held(model, lgp.Data(x, labels.astype(float)), method)
     gram = np.exp(-0.5 * (x[:, None] - x) ** 2) + 1e-10 * np.eye(6)
     noise = np.random.default_rng(1).normal(size=(400_000, 3, 6))

@@ -61,18 +61,6 @@ def test_one_length_scale_has_a_log_normal_prior(table):
         assert all(isinstance(prior, LogNormal) for prior in priors.values())
 
 
-def test_one_length_scale_of_several_inputs_is_around_a_typical_distance(table):
-    """An input that hardly varies changes no distance, and so nothing."""
-    medians = []
-    for columns in ([0, 1], [0, 1, 2]):
-        data = lgp.Data(table.X[:, columns], table.y)
-        _, priors = priors_of(lgp.RBF(), data)
-        medians.append(float(np.exp(priors["kernel.lengthscale"].loc)))
-        typical = np.sqrt(np.sum(data.input_spread[0] ** 2))
-        np.testing.assert_allclose(medians[-1], typical, rtol=1e-6)
-    np.testing.assert_allclose(*medians, rtol=1e-6)
-
-
 def test_priors_of_rows_that_go_on_are_around_the_models_values(table):
     model, priors = priors_of(lgp.RBF([2.0, 3.0, 4.0], variance=5.0), table)
     moved = around(parameters(model), priors)
@@ -135,3 +123,13 @@ def test_a_start_at_typical_lengthscales_is_as_near_as_is_asked(table, factor):
     np.testing.assert_allclose(found, scale.inputs[0], rtol=1e-5)
     typical = ParameterSpace(lgp.LatentGP(lgp.RBF(found), lgp.Gaussian()))
     assert typical_start(typical, scale, 1.5) is None
+
+
+def test_one_length_scale_of_several_inputs_starts_at_a_typical_distance(table):
+    """An input that hardly varies changes no distance, and so nothing."""
+    for columns in ([0, 1], [0, 1, 2]):
+        data = lgp.Data(table.X[:, columns], table.y)
+        model = lgp.LatentGP(lgp.RBF(1e-3), lgp.Gaussian())
+        space, scale = ParameterSpace(model), scales(model, data)
+        found = space.to_model(typical_start(space, scale)).kernel.lengthscale
+        np.testing.assert_allclose(found, np.hypot(*scale.inputs[:2]), rtol=1e-5)
