@@ -6,8 +6,8 @@ intercepts and slopes, and the noise variance, of both. Variances have no priors
 
     python mixed_models.py --sizes 10000x1000 100000x10000 1000000x100000 2000000x1000000
 
-fits y ~ x + (1 | g) + (1 | h) to so many rows of so many groups g, crossed with 20 groups h, each
-size in a process of its own: wall and processor seconds with compilation, evaluations of the
+fits y ~ x + (1 | g) + (1 | h) to so many rows of so many groups g, crossed with 20 groups h or as
+many as a third number says (0: without them), each size in a process of its own: wall and processor seconds with compilation, evaluations of the
 evidence, the most memory in GB (that of imports and of the table included), and estimates.
 """
 
@@ -58,18 +58,19 @@ def ours(table: pd.DataFrame) -> dict:
     }
 
 
-def of_size(rows: int, groups: int) -> dict:
-    """Figures of two crossed groupings and a slope."""
+def of_size(rows: int, groups: int, others: int = 20) -> dict:
+    """Figures of two crossed groupings and a slope; of one where there are no `others`."""
     import latentgp as lgp
 
     generator = np.random.default_rng(0)
-    g, h = generator.integers(0, groups, rows), generator.integers(0, 20, rows)
-    f = 0.7 * generator.normal(size=groups)[g] + 0.5 * generator.normal(size=20)[h]
+    g, h = generator.integers(0, groups, rows), generator.integers(0, max(1, others), rows)
+    f = 0.7 * generator.normal(size=groups)[g] + 0.5 * generator.normal(size=max(1, others))[h]
     x = generator.normal(size=rows)
     y = 1.0 + 0.5 * x + f + 0.7 * generator.normal(size=rows)
     table = pd.DataFrame({"y": y, "x": x, "g": g, "h": h})
     before, begun = time.process_time(), time.perf_counter()
-    model = lgp.TableModel.fit(table, formula="y ~ x + (1 | g) + (1 | h)", priors=None)
+    formula = "y ~ x + (1 | g)" + " + (1 | h)" * (others > 0)
+    model = lgp.TableModel.fit(table, formula=formula, priors=None)
     seconds = time.perf_counter() - begun
     found = model.mixed_summary(degrees="normal")
     return {
@@ -88,7 +89,7 @@ def of_size(rows: int, groups: int) -> dict:
 def main() -> None:
     """Both, on the same rows; or sizes."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", nargs="+", metavar="ROWSxGROUPS")
+    parser.add_argument("--sizes", nargs="+", metavar="ROWSxGROUPS[xOTHERS]")
     parser.add_argument("--size", help=argparse.SUPPRESS)
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--groups", type=int, default=100)

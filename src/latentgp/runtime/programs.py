@@ -21,8 +21,8 @@ class Program:
 
     What runs for milliseconds is compiled by the quicker of XLA's code generators; with more
     rows, or inside another program, which has the options of its own, it is `jax.jit`. Arguments
-    are given by position; `static_argnums` are those that are no arrays, `most_rows` the most rows
-    that the quicker one takes.
+    are given by position; `static_argnums` are those that are no arrays, and `has_few` says of the
+    first one whether the quicker one takes any number of rows with it.
 
     Example:
         >>> import numpy as np
@@ -37,10 +37,10 @@ class Program:
         self,
         function: Callable[..., Any],
         static_argnums: Sequence[int] = (),
-        most_rows: float = _FEW_ROWS,
+        has_few: Callable[[Any], bool] = lambda first: False,
     ):
         update_wrapper(self, function)
-        self._most_rows = most_rows
+        self._has_few = has_few
         compiled = partial(jax.jit, function, static_argnums=static_argnums)
         self._usual, self._quick = compiled(), compiled(compiler_options=QUICK_TO_COMPILE)
         self.lower = self._usual.lower
@@ -62,7 +62,7 @@ class Program:
 
     def for_rows(self, rows: int) -> Callable[..., Any]:
         """The function for so many rows, which its arguments may have in blocks."""
-        return self if rows <= self._most_rows else self._usual
+        return self if rows <= _FEW_ROWS else self._usual
 
     def _knows_few(self, arguments: tuple[Any, ...]) -> bool:
         """Whether arrays have few rows, and none is traced by a program around this one."""
@@ -70,4 +70,5 @@ class Program:
         if any(isinstance(leaf, Tracer) for leaf in leaves):
             return False
         shapes = (getattr(leaf, "shape", ()) for leaf in leaves)
-        return all(max(shape, default=0) <= self._most_rows for shape in shapes)
+        few = all(max(shape, default=0) <= _FEW_ROWS for shape in shapes)
+        return few or self._has_few(arguments[0])

@@ -15,7 +15,6 @@ from sklearn.tree import DecisionTreeRegressor
 from typer.testing import CliRunner
 
 import latentgp as lgp
-from latentgp.extensions.groups.boosted import cross_fit
 from latentgp.extensions.groups.boosted.boosting import RowSlopes
 from latentgp.surfaces.cli.app import app
 from latentgp.surfaces.report import write_report
@@ -229,6 +228,23 @@ class TestBoosting:
         errors = [np.mean((fit.posterior.mean_f(there) - 0.5 * f) ** 2) for fit in (found, plain)]
         assert errors[0] < 0.3 * errors[1]
 
+    @pytest.mark.slow
+    def test_censored_targets_are_above_their_bounds(self):
+        X, y, f = sample(800, groups=20)
+        above = y > np.median(y)
+        y = np.minimum(y, np.median(y))
+        boosting = lgp.groups.Boosting(learning_rate=0.3, trees=30, leaves=8)
+        method = lgp.VariationalInference(lgp.groups.SparseEffects())
+        law = model(likelihood=lgp.Censored(lgp.Gaussian(noise_variance=0.3)))
+        rows = lgp.Data(X, y, censored=above.astype(float))
+        known, as_seen = (
+            boosting.fit(own, data, key=KEY, method=method)
+            for own, data in ((law, rows), (model(), lgp.Data(X, y)))
+        )
+        errors = [np.mean((fit.posterior.mean_f(X) - f) ** 2) for fit in (known, as_seen)]
+        assert errors[0] < 0.5 * errors[1]
+        assert "intervals of 90 %" not in known.diagnostics.notes[0]
+
     def test_refuses(self, monkeypatch):
         X, y, _ = sample(30)
         own, rows, softmax = model(), lgp.Data(X, y), model(likelihood=lgp.Softmax(3))
@@ -270,16 +286,12 @@ class TestCrossFit:
         expected = expected + found.model.mean.base.value
         assert np.allclose(found.posterior.mean_f(new), expected)
 
-    def test_bounds_move_with_the_targets(self, monkeypatch):
+    @pytest.mark.parametrize("side", [{"censored": np.eye(60)[0]}, {"entry": -9.0 * np.ones(60)}])
+    def test_refuses_bounds_as_targets(self, side):
         X, y, _ = sample(60)
-        rows = []
-        monkeypatch.setattr(cross_fit, "fit", lambda _, left, **__: rows.append(left) or 1 / 0)
-        data = lgp.Data(X, y, censored=np.full(60, 2.0), upper=y + 1)
         law = model(likelihood=lgp.Censored(lgp.Gaussian()))
-        with pytest.raises(ZeroDivisionError):
-            lgp.groups.CrossFit(LinearRegression()).fit(law, data, key=KEY)
-        assert np.all(rows[0].y != y)
-        np.testing.assert_allclose(rows[0].side_information["upper"], rows[0].y + 1)
+        with pytest.raises(lgp.InputError, match="would take the bounds of"):
+            lgp.groups.CrossFit(LinearRegression()).fit(law, lgp.Data(X, y, **side), key=KEY)
 
     def test_refuses(self):
         X, y, _ = sample(30)

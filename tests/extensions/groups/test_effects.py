@@ -14,7 +14,7 @@ from latentgp.extensions.groups.design import EffectDesign, designs_of
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels import RBF, FixedEffects, SameGroup
 from latentgp.kernels.parts import parts_of
-from latentgp.representations import Dense, SiteForm, log_evidence
+from latentgp.representations import Dense, Representation, SiteForm, log_evidence
 from latentgp.site_inference.search import hyperparameters
 from latentgp.site_inference.search.hyperparameters import _Runs
 from latentgp.sites.gaussian import GaussianSites
@@ -178,6 +178,26 @@ def test_what_points_leave_open_counts_by_a_power(power):
     both = zip(jax.tree.leaves(slope(ours)), jax.tree.leaves(slope(theirs)), strict=True)
     for one, other in both:
         np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("name", ["nested and crossed", "smooth beside", "own kernels"])
+def test_means_move_with_linear_terms_by_a_solve(name, exact):
+    """As by the derivative of all that is done, of the evidence of Laplace's sites."""
+    kernel, X = KERNELS[name], rows_of()
+    form, sites = SiteForm(power=1.0), sites_of(len(X))
+    own = lgp.groups.SparseEffects(number=9, exact=exact).initialise(X, None, kernel, KEY)
+    own = own.for_sites(form)
+    posterior = own.condition(kernel, X, sites)
+    along = jnp.asarray(np.random.default_rng(3).normal(size=sites.linear.shape))
+
+    def moved(linearised):
+        return jax.tree.leaves(jax.jit(lambda s: linearised(own, posterior, X, sites)(s))(along))
+
+    both = moved(type(own).linearised), moved(Representation.linearised)
+    for ours, theirs in zip(*both, strict=True):
+        # conjugate gradients end at a relative residual of 1e-6
+        np.testing.assert_allclose(ours, theirs, atol=1e-9 if exact else 1e-4)
 
 
 def test_rows_of_other_groups_are_said():

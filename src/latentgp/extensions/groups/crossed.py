@@ -77,6 +77,11 @@ class CrossedEffects(eqx.Module):
         """Number of probe vectors."""
         return self.one[0].shape[-1] - self.known
 
+    @property
+    def all_means(self) -> tuple[Array, ...]:
+        """Posterior means of all effects."""
+        return self.means
+
     def means_of(self, design: EffectDesign, rows: RowEffects) -> tuple[Float[Array, "N _"], ...]:
         """Posterior means of the effects of each row's levels, for each term."""
         each = zip(self.means, rows.levels, strict=True)
@@ -85,7 +90,9 @@ class CrossedEffects(eqx.Module):
     def covariances_of(
         self, design: EffectDesign, rows: RowEffects
     ) -> tuple[Float[Array, "N _"], ...]:
-        """Covariances of the effects of each row's levels with f there, for each term."""
+        """Covariances of the effects of each row's levels with f there; zeros of means alone."""
+        if not self.one[0].shape[-1]:
+            return tuple(jnp.zeros_like(values) for values in rows.values)
         f_one, f_other = (_function(b, rows) for b in (self.one, self.other))
         each = zip(self.one, self.other, rows.levels, strict=True)
         total = [

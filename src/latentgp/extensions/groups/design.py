@@ -26,6 +26,7 @@ from latentgp.kernels import Kernel, LatentKernel, MultipleMembership, White
 from latentgp.kernels.parts import PartsOfKernel, parts_of
 from latentgp.kernels.terms import Part, Term, terms_of
 from latentgp.modules import stored
+from latentgp.setup.groupings import is_within
 from latentgp.typing import Array, Inputs
 
 # Of elimination: numbers that are kept, and products of numbers, a second or so.
@@ -312,7 +313,8 @@ def _design(kernel: Kernel, X: Inputs, number: int) -> tuple[EffectDesign, _RowL
     chain: list[int] = []
     of_one = (t for t, term in enumerate(terms) if not term.members)
     for t in sorted(of_one, key=lambda t: -terms[t].size):
-        if terms[t].levels > 1 and (not chain or _is_within(levels[chain[-1]], levels[t])):
+        finer = levels[chain[-1] if chain else t][:, None]
+        if terms[t].levels > 1 and is_within(finer, levels[t][:, None]):
             chain.append(t)
     within = []
     for place, t in enumerate(chain):
@@ -354,13 +356,6 @@ def _effects(term: Term, X: Inputs, number: int) -> tuple[EffectTerm, Int[np.nda
     bases = (PerPart(number).basis(p, X[:, np.array(p.columns)], demands) for p in others)
     own = EffectTerm(columns, GroupTable(rows), tuple(bases), members)
     return own, levels.reshape(-1, len(X))[0]  # of the first member
-
-
-def _is_within(fine: Int[np.ndarray, "N"], coarse: Int[np.ndarray, "N"]) -> bool:
-    """Whether rows of one level of the first are all of one level of the second."""
-    order = np.argsort(fine, kind="stable")
-    same = np.diff(fine[order]) == 0
-    return not np.any(same & (np.diff(coarse[order]) != 0))
 
 
 def _at(parents: Any, level: Int[Array, "N"]) -> Int[Array, "N"]:

@@ -52,6 +52,16 @@ class EliminatedEffects(eqx.Module):
     log_evidence: Scalar
     kl: Scalar
 
+    @property
+    def all_means(self) -> tuple[Array, ...]:
+        """Posterior means of all effects."""
+        return (*(own.mean for own in self.chain), self.mean)
+
+    @property
+    def has_means_alone(self) -> bool:
+        """Whether covariances were left out."""
+        return not (self.covariance.size or any(own.inner.size for own in self.chain))
+
     def means_of(self, design: EffectDesign, rows: RowEffects) -> tuple[Float[Array, "N _"], ...]:
         """Posterior means of the effects of each row's levels, for each term."""
         own = zip(design.chain, self.chain, strict=True)
@@ -71,7 +81,7 @@ class EliminatedEffects(eqx.Module):
 
         Where the design is sparse, these take a hundredth of the time.
         """
-        if design.incidence is None:
+        if design.incidence is None or self.has_means_alone:
             return self
         (own,) = self.chain
         turned = design.incidence.times(own.through, self.covariance)
@@ -83,8 +93,10 @@ class EliminatedEffects(eqx.Module):
         """Covariances of the effects of each row's levels with f there, for each term.
 
         Their products with the functions add up to the variance of f. Of a level without data they
-        are those of the prior.
+        are those of the prior. Where there are means alone they are zero.
         """
+        if self.has_means_alone:
+            return tuple(jnp.zeros_like(values) for values in rows.values)
         return _row_covariances(self, design, rows)
 
     def variance_errors(self, rows: RowEffects) -> Float[Array, ""]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -28,7 +29,7 @@ from latentgp.representations.traits import Traits
 from latentgp.rows.arrays import evenly
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array, Inputs, PerRow, RandomKey
+from latentgp.typing import Array, Inputs, PerRow, RandomKey, RowLatents
 
 _MOST_NUMBERS = 3e8
 _MANY_FUNCTIONS = 100  # of a row: a search on some levels takes little beside one on all
@@ -219,6 +220,29 @@ class SparseEffects(Representation):
         mean, variance, left = in_latent_order([g.latents for g in groups], moments).T
         marginals = _knowing_sites(Marginals(mean, variance), left, posterior.sites, self.power)
         return Pullback(in_kernel, None, marginals)
+
+    def linearised(
+        self, posterior: EffectsPosterior, X: Inputs, sites: GaussianSites
+    ) -> Callable[[RowLatents], tuple[LatentKernel, RowLatents]]:
+        """By a solve for means alone: along s effects move by those of linear terms s."""
+        alone = dataclasses.replace(self, means_only=True)
+
+        def means_of(posterior: EffectsPosterior) -> Any:
+            return [found.all_means for found in posterior.found]
+
+        def move(along: RowLatents) -> tuple[LatentKernel, RowLatents]:
+            moves = alone.condition(posterior.kernel, X, sites._replace(linear=along))
+
+            def pulled(linear: RowLatents, means: Any) -> tuple[LatentKernel, RowLatents]:
+                at = sites._replace(linear=linear)
+                own = dataclasses.replace(moves, sites=None if posterior.sites is None else at)
+                pullback = self.pull_back(eqx.tree_at(means_of, own, means), X, at)
+                return pullback.kernel, pullback.marginals.mean
+
+            start = sites.linear, means_of(posterior)
+            return jax.jvp(pulled, start, (along, means_of(moves)))[1]
+
+        return move
 
     def _condition(
         self,

@@ -8,6 +8,7 @@ step; with a Gaussian likelihood the first sites are exact.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -25,6 +26,7 @@ from latentgp.representations.needs import check_form
 from latentgp.representations.protocols import streaming_prior_of
 from latentgp.representations.site_form import SiteForm
 from latentgp.rows.data import Data
+from latentgp.runtime.programs import Program
 from latentgp.site_inference.rules.base import SiteRule
 from latentgp.site_inference.search.anderson import Update, residual_norm
 from latentgp.sites.coupled import CoupledSites, Sites
@@ -192,6 +194,14 @@ class SiteInference(eqx.Module):
     def no_sites(self, like: RowLatents) -> Sites:
         """Factors of one, of the rule's kind."""
         return CoupledSites.none(like) if self.rule.coupled else GaussianSites.none(like)
+
+
+def has_no_dense_factors(algorithm: SiteInference) -> bool:
+    """Whether its programs take no longer by the options for few rows."""
+    return not algorithm.representation.traits.dense_factors
+
+
+site_program = partial(Program, has_few=has_no_dense_factors)  # of an algorithm, and more
 
 
 def site_form(rule: SiteRule, likelihood: Likelihood) -> SiteForm:

@@ -15,8 +15,12 @@ from jaxtyping import Bool, Int
 from latentgp.likelihoods import Likelihood
 from latentgp.models import LatentGP
 from latentgp.rows.data import Data
-from latentgp.runtime.programs import Program
-from latentgp.site_inference.search.algorithm import SiteInference, SiteStep, site_form
+from latentgp.site_inference.search.algorithm import (
+    SiteInference,
+    SiteStep,
+    site_form,
+    site_program,
+)
 from latentgp.site_inference.search.anderson import History, accelerated
 from latentgp.sites.coupled import Sites
 from latentgp.typing import Array, Scalar
@@ -49,7 +53,7 @@ class _Ascent(NamedTuple):
     history: History
 
 
-@Program
+@site_program
 def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) -> FixedPoint:
     """Update sites until the bound changes by less than the tolerance, or often enough.
 

@@ -15,7 +15,6 @@ from latentgp.likelihoods.base import AnyMarginals, Marginals
 from latentgp.models import LatentGP
 from latentgp.representations.base import LatentPosterior
 from latentgp.rows.data import Data
-from latentgp.runtime.programs import Program
 from latentgp.site_inference.rules.base import SiteRule
 from latentgp.site_inference.rules.variational import MeanRule
 from latentgp.site_inference.search.algorithm import (
@@ -23,6 +22,7 @@ from latentgp.site_inference.search.algorithm import (
     SiteStep,
     prior_mean,
     rows_of,
+    site_program,
 )
 from latentgp.site_inference.search.anderson import Update
 from latentgp.site_inference.search.fixed_point import SETTLED, FixedPoint, ascend_by
@@ -40,10 +40,11 @@ class Mode(NamedTuple):
     sites: Any
     posterior: LatentPosterior
     evidence: Scalar
+    pullback: Any  # of the posterior
     marginals: AnyMarginals  # of f at the rows
 
 
-@Program
+@site_program
 def mode_of(
     algorithm: SiteInference, rule: SiteRule, model: LatentGP, data: Data, ascended: FixedPoint
 ) -> Mode:
@@ -57,14 +58,15 @@ def mode_of(
     evidence = posterior.log_evidence + jnp.sum(about.log_constant)
     # Short of the mode that holds what a whole Newton step would gain if the density were Gaussian,
     # which can be much more than there is.
-    of_g = algorithm.representation.pull_back(posterior, data.X, about).marginals
-    marginals = of_g.shifted(offset)
+    pullback = algorithm.representation.pull_back(posterior, data.X, about)
+    marginals = pullback.marginals.shifted(offset)
     step = marginals.mean - update.marginals.mean
     before, after = (s.slope(update.marginals.mean) for s in (update.sites, sites))
-    return Mode(sites, posterior, evidence - 0.5 * jnp.sum(step * (after - before)), marginals)
+    evidence = evidence - 0.5 * jnp.sum(step * (after - before))
+    return Mode(sites, posterior, evidence, pullback, marginals)
 
 
-@Program
+@site_program
 def about_the_mean(
     algorithm: SiteInference, model: LatentGP, data: Data, mode: Mode
 ) -> tuple[Mode, Scalar]:
@@ -114,8 +116,7 @@ def slope_at_mode(
     offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
     rows, representation = rows_of(data), algorithm.representation
     own = mode.sites.about(offset)
-    pullback = representation.pull_back(mode.posterior, data.X, own)
-    marginals = pullback.marginals.shifted(offset)
+    marginals = mode.marginals
     mean, variance = marginals  # covariances, where sites couple latents
     move = representation.linearised(mode.posterior, data.X, own)
 
@@ -143,7 +144,7 @@ def slope_at_mode(
     in_model = slope_of_rows(terms, model, (rows, marginals, shift, mode.sites))
     (through_mean,) = pull_offset(held + moved)
     in_model = jax.tree.map(jnp.add, in_model, through_mean)
-    return mode.evidence, with_kernel(in_model, pullback.kernel_with(in_kernel))
+    return mode.evidence, with_kernel(in_model, mode.pullback.kernel_with(in_kernel))
 
 
 def _with_ties(

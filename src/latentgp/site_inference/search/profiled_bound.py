@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Int
 
 from latentgp.hyperparameters.space import ParameterSpace
@@ -24,7 +23,12 @@ from latentgp.representations.learned_points import moved
 from latentgp.representations.summary import RowsAsSums, row_sums
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
-from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of
+from latentgp.site_inference.search.algorithm import (
+    SiteInference,
+    prior_mean,
+    rows_of,
+    site_program,
+)
 from latentgp.site_inference.search.anderson import Update
 from latentgp.site_inference.search.fixed_point import FixedPoint, ascend
 from latentgp.site_inference.search.gradients import slope_of_sites, with_kernel
@@ -49,10 +53,10 @@ class Evaluation(NamedTuple):
     change: Scalar  # of the bound in the last update, relative
 
 
-initial_sites = Program(SiteInference.first_sites)
+initial_sites = site_program(SiteInference.first_sites)
 
 
-@Program
+@site_program
 def spread_sites(
     algorithm: SiteInference, model: LatentGP, known: Data, known_sites: Sites, data: Data
 ) -> Sites:
@@ -88,7 +92,7 @@ def evaluate(
     if algorithm.rule.sites_are_fixed(space.model.likelihood):
         if (sums := row_sums(algorithm.representation)) is not None:
             return _evaluate_sums(sums, space, vector, sites)
-        return _exactly(algorithm, space, vector, data, sites)[0]
+        return _evaluate_exact(algorithm, space, vector, data, sites)[0]
     there, model = placed(algorithm, space, vector), model_at(space, vector)
     ascended = ascend(there, model, data, sites)
     rule = there.rule.at_the_mode()
@@ -103,7 +107,7 @@ def model_at(space: ParameterSpace, vector: HyperVector) -> LatentGP:
     return space.to_model(vector)
 
 
-@Program
+@site_program
 def _evaluate_ascended(
     algorithm: SiteInference,
     space: ParameterSpace,
@@ -176,7 +180,7 @@ def converge_at(
 ) -> ConvergedPosterior:
     """The posterior at a vector of hyper-parameters, by the programs that `evaluate` has run."""
     if _is_one_program(algorithm, space):
-        return _exactly(algorithm, space, vector, data, sites)[1]
+        return _evaluate_exact(algorithm, space, vector, data, sites)[1]
     return converge(algorithm, model_at(space, vector), data, sites)
 
 
@@ -190,7 +194,7 @@ def evaluate_and_converge(
 ) -> tuple[Evaluation, ConvergedPosterior]:
     """The bound with its gradient, and the posterior, at once where one program makes both."""
     if _is_one_program(algorithm, space):
-        return _exactly(algorithm, space, vector, data, sites)
+        return _evaluate_exact(algorithm, space, vector, data, sites)
     own = algorithm, space, vector, data, sites
     return evaluate(*own), converge_at(*own)
 
@@ -217,14 +221,15 @@ def converge(
     return ConvergedPosterior(posterior, sites, bound, *steps, improper, moved)
 
 
-@Program
+@site_program
 def _improper_cavities(algorithm: SiteInference, update: Update, data: Data) -> Int[Array, ""]:
     """Number of rows whose cavity is improper, so that their sites were kept."""
     current = update.sites.unweighted(data.weights)
     return jnp.sum(algorithm.rule.improper_cavities(update.marginals, current))
 
 
-def _evaluate_exactly(
+@site_program
+def _evaluate_exact(
     algorithm: SiteInference, space: ParameterSpace, vector: HyperVector, data: Data, sites: Sites
 ) -> tuple[Evaluation, ConvergedPosterior]:
     """Sites that are the likelihood itself: differentiate the evidence straight through them."""
@@ -236,16 +241,6 @@ def _evaluate_exactly(
     (value, settled), gradient = jax.value_and_grad(objective, has_aux=True)(vector)
     end = settled.updates, settled.change
     return Evaluation(value, settled.bound, gradient, sites, *end), settled
-
-
-_evaluate_exact = Program(_evaluate_exactly)
-# What has no dense factors takes as long by the options for few rows.
-_evaluate_sparsely = Program(_evaluate_exactly, most_rows=np.inf)
-
-
-def _exactly(algorithm: SiteInference, *at: Any) -> tuple[Evaluation, ConvergedPosterior]:
-    dense = algorithm.representation.traits.dense_factors
-    return (_evaluate_exact if dense else _evaluate_sparsely)(algorithm, *at)
 
 
 def _evaluate_sums(
@@ -297,7 +292,7 @@ def _exact(algorithm: SiteInference, model: LatentGP, data: Data) -> ConvergedPo
     return ConvergedPosterior(posterior, sites, bound, *_one_update(bound), none_improper)
 
 
-_converge_exact = Program(_exact)
+_converge_exact = site_program(_exact)
 
 
 def _one_update(bound: Scalar) -> tuple[Int[Array, ""], Scalar]:

@@ -181,6 +181,12 @@ def columns_beside_groups(model: LatentGP, columns: int) -> tuple[int, ...]:
     return tuple(column for column in every if column not in groups)
 
 
+def partly_known(rows: Data) -> int:
+    """Number of targets that are censored, and of those that were seen above an entry alone."""
+    each = (rows.side_information.get(name, 0.0) for name in ("censored", "entry"))
+    return sum(map(np.count_nonzero, each))
+
+
 class _Alternation(NamedTuple):
     """What trees are made with."""
 
@@ -336,7 +342,7 @@ class HeldOut(NamedTuple):
             model = replace(model, {_NOISE: noise})
         law = posterior.predict(rows.X, **rows.side_information)
         density = float(np.average(law.log_prob(rows.y), weights=weights))
-        if not found.model.likelihood.is_location:
+        if not found.model.likelihood.is_location or partly_known(rows):
             return cls(model, density, None)
         lower, upper = law.interval(0.9)
         inside = (lower < rows.y) & (rows.y < upper)

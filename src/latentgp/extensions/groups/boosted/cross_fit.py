@@ -13,7 +13,11 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError, check_whole, refuse
-from latentgp.extensions.groups.boosted.boosting import Boosting, columns_beside_groups
+from latentgp.extensions.groups.boosted.boosting import (
+    Boosting,
+    columns_beside_groups,
+    partly_known,
+)
 from latentgp.inference import fit
 from latentgp.means import ConstantMean, Mean
 from latentgp.methods.base import Method
@@ -41,7 +45,7 @@ class CrossFit:
 
     Raises:
         InputError: fewer than two folds; on use fewer rows than folds, a likelihood of y that is
-            not that of y - f, a posterior that is no single Gaussian.
+            not that of y - f, censored rows, a posterior that is no single Gaussian.
 
     Example:
         >>> import jax, latentgp as lgp, numpy as np
@@ -97,8 +101,11 @@ class CrossFit:
         made: Any = partial(clone, self.regressor)
         columns = self.columns or columns_beside_groups(model, data.X.shape[1])
         name = type(self.regressor).__name__
+        bounds = partly_known(data)
         refuse(
             {
+                f"{name} would take the bounds of {bounds} censored rows, or rows with an entry, "
+                'for targets; take mean="trees", or leave them out.': bounds > 0,
                 "The mean has no column beside those of groups; add one, or leave it out.": (
                     not columns
                 ),

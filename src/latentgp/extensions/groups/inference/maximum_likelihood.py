@@ -23,6 +23,7 @@ from latentgp.methods.base import Method
 from latentgp.methods.result import Fit
 from latentgp.models import LatentGP
 from latentgp.modules import stored
+from latentgp.posteriors.posterior import Posterior
 from latentgp.rows.data import Data, MergedRows
 from latentgp.runtime.x64 import double_precision
 from latentgp.setup.priors import scales
@@ -141,14 +142,20 @@ def maximised(
     shared = {"key": key, "method": method}
     first: Any = fit(with_line(model, merged), data, frozen=held, **shared, **options)
     learned = eqx.tree_at(_fixed_variances, first.model.kernel, _fixed_variances(kernel))
-    base = first.model.mean.base
-    own = LatentGP(learned, first.model.likelihood, base)
-    last = fit(own, data, learn_hyperparameters=False, **shared, priors=None)
+    line = first.model.mean
+    own = LatentGP(learned, first.model.likelihood, line.base)
+    # A line of no slope: the programs of the first fit serve this one.
+    level = replace(
+        own, mean=eqx.tree_at(lambda mean: mean.weights, line, replace_fn=np.zeros_like)
+    )
+    last = fit(level, data, learn_hyperparameters=False, **shared, priors=None)
+    before = last.posterior
+    posterior = Posterior.gaussian(own, before.latent, before.log_evidence)
     known = parameters(own)
     laws = {path.replace("mean.base", "mean", 1): law for path, law in (first.priors or {}).items()}
     priors = {path: law for path, law in laws.items() if path in known}
-    found = replace(first, model=own, posterior=last.posterior, sites=last.sites, priors=priors)
-    effects = np.asarray(first.model.mean.rotation @ first.model.mean.weights)
+    found = replace(first, model=own, posterior=posterior, sites=last.sites, priors=priors)
+    effects = np.asarray(line.rotation @ line.weights)
     value = float(first.posterior.log_evidence.value)
     own_finding = GreatestLikelihood(value, design.inputs, effects)
     found = replace(found, diagnostics=found.diagnostics.with_finding(own_finding))
