@@ -7,8 +7,9 @@ intercepts and slopes, and the noise variance, of both. Variances have no priors
     python mixed_models.py --sizes 10000x1000 100000x10000 1000000x100000 2000000x1000000
 
 fits y ~ x + (1 | g) + (1 | h) to so many rows of so many groups g, crossed with 20 groups h or as
-many as a third number says (0: without them), each size in a process of its own: wall and processor seconds with compilation, evaluations of the
-evidence, the most memory in GB (that of imports and of the table included), and estimates.
+many as a third number says (0: without them), each size in a process of its own: wall and processor
+seconds with compilation, evaluations of the evidence, the most memory in GB (that of imports and of
+the table included), and estimates.
 """
 
 import argparse

@@ -23,7 +23,7 @@ from latentgp.runtime.checkpoint import Checkpoint
 from latentgp.runtime.hashing import digest
 from latentgp.runtime.processes import broadcast_from_first
 from latentgp.runtime.progress import RunControl
-from latentgp.setup.groupings import known_by_sums
+from latentgp.setup.groupings import untold_variances
 from latentgp.setup.periods import better_periods, with_likely_periods
 from latentgp.setup.priors import Scales, grid_width, scales, search_bounds, space_of
 from latentgp.setup.units import in_units_of_rows
@@ -111,19 +111,13 @@ class Problem:
         start = start._from(model)
         model, periods = with_likely_periods(start.space, self.data)
         begun = start._from(model)
-        columns = begun.model.kernel, self.data.X, own.input_names
-        groups = known_by_sums(*columns, begun._is_noisy and self.data.weights is None)
+        groups = untold_variances(begun.model, self.data, own.input_names)
         return begun, moved, (*units, *periods, *begun._about_rounding(), *groups)
-
-    @property
-    def _is_noisy(self) -> bool:
-        """Whether targets have noise whose variance is learned."""
-        learned = any(info.role == "noise_variance" for info in self.space.known.values())
-        return learned and self.model.likelihood.is_location
 
     def _about_rounding(self) -> list[str]:
         width = self.scales.grid_width
-        if not (width and self._is_noisy):
+        noisy = any(info.role == "noise_variance" for info in self.space.known.values())
+        if not (width and noisy and self.model.likelihood.is_location):
             return []
         return [
             f"Rows repeat, and targets are multiples of {width:.4g} apart: noise is at least that "

@@ -1,17 +1,19 @@
-"""Groupings of which the rows say less than a variance each."""
+"""Groupings whose variances the rows do not tell."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
-from latentgp.kernels import CorrelatedLinear, LatentKernel, Linear, SameGroup
+from latentgp.kernels import CorrelatedLinear, Linear, SameGroup
 from latentgp.kernels.terms import terms_of
+from latentgp.models import LatentGP
 from latentgp.representations.latent_axis import distinct_kernels
+from latentgp.rows.data import Data
 
 
 class _Grouping(NamedTuple):
@@ -28,44 +30,44 @@ class _Grouping(NamedTuple):
         return kinds <= {Linear, CorrelatedLinear} and (one == two or with_intercepts)
 
 
-def known_by_sums(
-    kernel: LatentKernel, X: Float[np.ndarray, "N D"], names: Sequence[str] | None, noisy: bool
-) -> tuple[str, ...]:
-    """Sentences on groupings that group rows alike, and on those with a group for every row.
+def untold_variances(model: LatentGP, rows: Data, names: Sequence[str] | None) -> tuple[str, ...]:
+    """Sentences on groupings of the same groups, and on those that tell the classes apart.
 
     Args:
-        kernel: of the latent functions.
-        X: the rows.
+        model: with an effect of every group.
+        rows: that are fitted.
         names: of the columns.
-        noisy: whether the targets have noise, whose variance is learned.
 
     Example:
-        >>> from latentgp.kernels import Constant, SameGroup
-        >>> intercepts = [Constant() * SameGroup().on(column) for column in (0, 1)]
-        >>> X = np.array([[1.0, 7.0], [1.0, 7.0], [2.0, 5.0]])
-        >>> print(*known_by_sums(sum(intercepts), X, ("person", "place"), True))
-        Columns person and place group the rows alike: only the sum of their variances is known.
+        >>> from latentgp import Gaussian
+        >>> from latentgp.kernels import Constant
+        >>> kernel = sum(Constant() * SameGroup().on(column) for column in (0, 1))
+        >>> rows = Data(np.array([[1.0, 7.0], [1.0, 7.0], [2.0, 5.0]]), np.arange(3.0))
+        >>> print(*untold_variances(LatentGP(kernel, Gaussian()), rows, ("who", "where")))
+        Columns who and where group the rows alike: only the sum of their variances is known.
     """
+    X, of_classes = rows.X, model.likelihood.targets == "class" and rows.y.ndim == 1
     said = []
 
     def named(columns: tuple[int, ...]) -> str:
         return ":".join(str(c) if names is None else names[c] for c in columns)
 
-    for own in distinct_kernels(kernel):
-        found = _groupings(own, X.shape[1])
-        pairs = [(a, b) for a, b in combinations(found, 2) if a.shares_variance(b)]
+    for kernel in distinct_kernels(model.kernel):
+        found = list(_groupings(kernel, X.shape[1]))
+        for a, b in combinations(found, 2):
+            one, two = X[:, a.columns], X[:, b.columns]
+            if a.shares_variance(b) and is_within(one, two) and is_within(two, one):
+                said.append(
+                    f"Columns {named(a.columns)} and {named(b.columns)} group the rows alike: only "
+                    "the sum of their variances is known."
+                )
         said += [
-            f"Columns {named(a.columns)} and {named(b.columns)} group the rows alike: only the sum "
-            "of their variances is known."
-            for a, b in pairs
-            if is_within(X[:, a.columns], X[:, b.columns])
-            and is_within(X[:, b.columns], X[:, a.columns])
-        ]
-        said += [
-            f"Column {named(a.columns)} has a group for every row: only the sum of its variance "
-            "and that of noise is known."
-            for a in found
-            if noisy and not a.functions and not np.any(_repeats(X[:, a.columns])[1])
+            f"Column {named(own.columns)} tells the classes apart: the variance of its effects is "
+            "bounded by the prior alone."
+            for own in found
+            if of_classes
+            and np.any(_repeats(X[:, own.columns])[1])
+            and is_within(X[:, own.columns], rows.y[:, None])
         ]
     return tuple(dict.fromkeys(said))
 
@@ -81,17 +83,17 @@ def is_within(fine: Float[np.ndarray, "N columns"], coarse: Float[np.ndarray, "N
     return not np.any(same & np.any(np.diff(coarse[order], axis=0) != 0, axis=1))
 
 
-def _repeats(X: Float[np.ndarray, "N columns"]) -> tuple[np.ndarray, np.ndarray]:
+def _repeats(
+    X: Float[np.ndarray, "N columns"],
+) -> tuple[Int[np.ndarray, "N"], Bool[np.ndarray, "less"]]:
     """An order in which equal rows are together, and which are as the ones before them."""
     order = np.lexsort(X.T)
     return order, np.all(np.diff(X[order], axis=0) == 0, axis=1)
 
 
-def _groupings(kernel: Any, inputs: int) -> list[_Grouping]:
-    made = []
+def _groupings(kernel: Any, inputs: int) -> Iterator[_Grouping]:
     for term in terms_of(kernel, tuple(range(inputs))):
         kinds = [(type(part.kernel), part.columns) for part in term.parts]
         columns = tuple(c for kind, own in kinds if kind is SameGroup for c in own)
-        functions = frozenset(own for own in kinds if own[0] is not SameGroup)
-        made += [_Grouping(columns, functions)] if columns else []
-    return made
+        if columns:
+            yield _Grouping(columns, frozenset(own for own in kinds if own[0] is not SameGroup))

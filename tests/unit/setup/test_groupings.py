@@ -1,23 +1,22 @@
-"""Groupings that the rows cannot tell apart, from each other or from noise."""
+"""Groupings that the rows cannot tell apart, from each other or from the classes."""
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
 
 import latentgp as lgp
 from latentgp.kernels import Constant, CorrelatedLinear, Linear, SameGroup
-from latentgp.setup.groupings import is_within, known_by_sums
+from latentgp.setup.groupings import is_within, untold_variances
 
-GROUP, OTHER, FINER, X1, ROW = range(5)
-NAMES = "person", "card", "visit", "week", "row"
+GROUP, OTHER, FINER, X1 = range(4)
+NAMES = "person", "card", "visit", "week"
 
 
 def rows():
     rng = np.random.default_rng(0)
     group = rng.integers(0, 5, 40)
     finer = 10.0 * group + rng.integers(0, 3, 40)
-    columns = [group, (3 * group) % 5 + 100, finer, rng.normal(size=40), np.arange(40)]
+    columns = [group, (3 * group) % 5 + 100, finer, rng.normal(size=40)]
     return np.column_stack(columns).astype(float)
 
 
@@ -45,22 +44,34 @@ APART = {
 }
 
 
+def said_of(kernel, y=None, likelihood=None):
+    model = lgp.LatentGP(kernel, likelihood or lgp.Gaussian())
+    return untold_variances(model, lgp.Data(rows(), np.arange(40.0) if y is None else y), NAMES)
+
+
 @pytest.mark.parametrize("name", ALIKE)
 def test_groupings_of_the_same_groups_are_said(name):
     kernel, columns = ALIKE[name]
-    (said,) = known_by_sums(kernel, rows(), NAMES, noisy=True)
+    (said,) = said_of(kernel)
     assert said.startswith(f"Columns {columns} group the rows alike")
 
 
 @pytest.mark.parametrize("name", APART)
 def test_of_others_nothing_is_said(name):
-    assert known_by_sums(APART[name], rows(), NAMES, noisy=True) == ()
+    assert said_of(APART[name]) == ()
 
 
-def test_a_group_for_every_row_is_said_where_there_is_noise():
-    (said,) = known_by_sums(of(ROW), rows(), None, noisy=True)
-    assert said.startswith("Column 4 has a group for every row")
-    assert known_by_sums(of(ROW), rows(), None, noisy=False) == ()
+@pytest.mark.parametrize("likelihood", [lgp.Bernoulli(), lgp.Ordinal([0.0]), lgp.Poisson()])
+def test_groups_that_tell_classes_apart_are_said(likelihood):
+    apart = (rows()[:, GROUP] > 2).astype(float)
+    said = said_of(of(GROUP), apart, likelihood)
+    assert [line[:34] for line in said] == (
+        []
+        if isinstance(likelihood, lgp.Poisson)
+        else ["Column person tells the classes apart"[:34]]
+    )
+    apart[0] = 1 - apart[0]
+    assert said_of(of(GROUP), apart, likelihood) == ()
 
 
 def test_groups_within_groups_are_found():
@@ -82,13 +93,3 @@ def test_a_table_says_which_columns_group_rows_alike():
     assert said == [
         "Columns person and card group the rows alike: only the sum of their variances is known."
     ]
-
-
-def test_what_is_said_is_in_the_fit():
-    X = rows()
-    data = lgp.Data(X, X[:, X1])
-    model = lgp.LatentGP(of(ROW), lgp.Gaussian(0.1))
-    fit = lgp.fit(model, data, key=jax.random.key(0), max_evaluations=2)
-    assert any("a group for every row" in note for note in fit.diagnostics.notes)
-    held = lgp.fit(model, data, key=jax.random.key(0), frozen="likelihood")
-    assert not any("a group for every row" in note for note in held.diagnostics.notes)

@@ -228,7 +228,7 @@ class SparseEffects(Representation):
         alone = dataclasses.replace(self, means_only=True)
 
         def means_of(posterior: EffectsPosterior) -> Any:
-            return [found.all_means for found in posterior.found]
+            return [mean for found in posterior.found for mean in found.all_means]
 
         def move(along: RowLatents) -> tuple[LatentKernel, RowLatents]:
             moves = alone.condition(posterior.kernel, X, sites._replace(linear=along))

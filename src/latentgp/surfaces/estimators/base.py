@@ -133,6 +133,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
     """
 
     kernel: LatentKernel | str | None = None
+    column_names: Sequence[str] | None = None  # of the table that X was made of
 
     __signature__ = _SignatureOfInit()
 
@@ -446,7 +447,8 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         if has_level and not isinstance(model.mean, ZeroMean):
             frozen = (*frozen, "mean")  # about which the intercept is; what is learned is that
         own = {field.name: getattr(self, field.name) for field in dataclasses.fields(SearchOptions)}
-        own |= {"hyperparameters": "optimise", "frozen": frozen, "input_names": self._names()}
+        own |= {"hyperparameters": "optimise", "frozen": frozen}
+        own["input_names"] = self._names() or self.column_names
         return by(model, data, key=jax.random.key(self._seed()), method=method, **own | settings)
 
     def _number_of_points(self) -> int | None:

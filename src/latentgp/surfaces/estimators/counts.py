@@ -72,10 +72,13 @@ class GPCountRegressor(NumberEstimator):
                 "beta-binomial".
 
         Raises:
-            InputError: targets that are no counts, an exposure that is not positive, trials that
-                are not whole numbers of at least y, or either for a likelihood without it.
+            InputError: targets that are no counts, or all zero, an exposure that is not positive,
+                trials that are not whole numbers of at least y, or either for a likelihood without
+                it.
         """
         data = self._rows(X, y, sample_weight, given(exposure=exposure, trials=trials), reset=True)
+        if not np.any(data.y):
+            raise InputError("Every count is zero, so no rate is known; give rows with events.")
         rows, default, why = data.merged_rows(), "poisson", ()
         seen = not is_precomputed(self.kernel)  # whose inputs are numbers of rows
         if self.likelihood == "auto" and self.learn_hyperparameters and trials is None and seen:

@@ -242,6 +242,7 @@ class TableModel:
         started = start(table, target, *given, time=time, by=by, formula=formula, globe=globe)
         started = started._replace(notes=(*left, *started.notes))
         estimator, X, y = started.estimator, started.X, started.y
+        estimator.column_names = _names_of_effects(started.encoder)
         estimator.fit(X, y, sample_weight=started.weights, **started.side)
         model = cls._made(started, target, sides)
         if formula is None:
@@ -669,7 +670,7 @@ class TableModel:
         Raises:
             InputError: the model has no groups, or several latent functions of different kernels.
         """
-        names, posterior = self._names_of_effects, self.estimator.posterior_
+        names, posterior = _names_of_effects(self.encoder), self.estimator.posterior_
         found = verb("mixed_summary")(posterior, names)
         if found.names:
             found = found._replace(estimate=self.coefficients().estimate)
@@ -690,12 +691,6 @@ class TableModel:
         with contextlib.suppress(InputError):  # of other likelihoods there is none
             found = found._replace(r_squared=verb("r_squared")(posterior, data))
         return found
-
-    @property
-    def _names_of_effects(self) -> list[str]:
-        """Names of encoded columns, of groups as the formula has them."""
-        names, groups = self.encoder.feature_names, getattr(self.encoder, "groups", ())
-        return [*names[: len(names) - len(groups)], *(own.name for own in groups)]
 
     def _fitted(self, frame: pd.DataFrame | None, weights: str | None) -> tuple[pd.DataFrame, Data]:
         """The rows of the fit, as a table without gaps and encoded."""
@@ -737,7 +732,7 @@ class TableModel:
             InputError: no fixed effects; rows that are not known; several latent functions.
         """
         estimator: Any = self.estimator
-        posterior, names = estimator.posterior_, self._names_of_effects
+        posterior, names = estimator.posterior_, _names_of_effects(self.encoder)
         found = self.coefficients()
         refuse(
             {
@@ -1111,3 +1106,9 @@ def _second_class(
 @jax.jit
 def _probability_of_second(likelihood: Likelihood, f: Float[Array, "N"]) -> Float[Array, "N"]:
     return jax.vmap(lambda value: likelihood.class_probabilities(value[None], {})[1])(f)
+
+
+def _names_of_effects(encoder: TableEncoder | FormulaEncoder) -> list[str]:
+    """Names of encoded columns, of groups as the formula has them."""
+    names, groups = encoder.feature_names, getattr(encoder, "groups", ())
+    return [*names[: len(names) - len(groups)], *(own.name for own in groups)]
