@@ -11,9 +11,11 @@ import jax
 import numpy as np
 from jaxtyping import Key
 
+from latentgp.extensions import offers
 from latentgp.hyperparameters.base import parameters
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.hyperparameters.summary import summary
+from latentgp.kernels import has_effects
 from latentgp.methods.options import FitOptions, SearchOptions
 from latentgp.models import LatentGP
 from latentgp.representations.summary import DataSummary
@@ -23,7 +25,6 @@ from latentgp.runtime.checkpoint import Checkpoint
 from latentgp.runtime.hashing import digest
 from latentgp.runtime.processes import broadcast_from_first
 from latentgp.runtime.progress import RunControl
-from latentgp.setup.groupings import untold_variances
 from latentgp.setup.periods import better_periods, with_likely_periods
 from latentgp.setup.priors import Scales, grid_width, scales, search_bounds, space_of
 from latentgp.setup.units import in_units_of_rows
@@ -111,7 +112,8 @@ class Problem:
         start = start._from(model)
         model, periods = with_likely_periods(start.space, self.data)
         begun = start._from(model)
-        groups = untold_variances(begun.model, self.data, own.input_names)
+        of_effects = offers("what rows leave open") if has_effects(model.kernel) else ()
+        groups = [s for offer in of_effects for s in offer(begun.model, self.data, own.input_names)]
         return begun, moved, (*units, *periods, *begun._about_rounding(), *groups)
 
     def _about_rounding(self) -> list[str]:

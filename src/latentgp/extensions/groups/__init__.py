@@ -43,6 +43,7 @@ EXTENSION = Extension(
     },
     offers={
         "rows": f"{__name__}.offers:effects",
+        "what rows leave open": f"{__name__}.groupings:untold_variances",
         "greatest likelihood": f"{__name__}.inference.maximum_likelihood:maximising",
         "mean learned apart": f"{__name__}.boosted.cross_fit:learner_of",
     },

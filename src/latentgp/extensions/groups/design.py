@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from latentgp.extensions.groups.groupings import is_within
 from latentgp.extensions.groups.incidence import Incidence
 from latentgp.extensions.inter_domain.base import Demands
 from latentgp.extensions.inter_domain.functions import Basis, groups_of, times_columns
@@ -26,7 +27,6 @@ from latentgp.kernels import Kernel, LatentKernel, MultipleMembership, White
 from latentgp.kernels.parts import PartsOfKernel, parts_of
 from latentgp.kernels.terms import Part, Term, terms_of
 from latentgp.modules import stored
-from latentgp.setup.groupings import is_within
 from latentgp.typing import Array, Inputs
 
 # Of elimination: numbers that are kept, and products of numbers, a second or so.

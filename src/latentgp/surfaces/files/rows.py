@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+import jax
 import numpy as np
 import pandas as pd
 import pyarrow as pa

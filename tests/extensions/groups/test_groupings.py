@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 import latentgp as lgp
+from latentgp.extensions.groups.groupings import is_within, untold_variances
 from latentgp.kernels import Constant, CorrelatedLinear, Linear, SameGroup
-from latentgp.setup.groupings import is_within, untold_variances
 
 GROUP, OTHER, FINER, X1 = range(4)
 NAMES = "person", "card", "visit", "week"
