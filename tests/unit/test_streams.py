@@ -1,5 +1,6 @@
 """Posteriors that go on with further rows: what they must equal, and what they say."""
 
+import dataclasses
 import warnings
 from functools import partial
 
@@ -9,6 +10,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp.rows import RowsInMemory
+from slow import slow_parameters
 
 KEY = jax.random.key(0)
 
@@ -87,6 +89,39 @@ def test_augmented_likelihoods_go_on_too():
         np.testing.assert_allclose(a, b, atol=0.35)
     # Sites are lower bounds of the likelihood: with those of the first half held, so is this.
     assert float(stream.log_evidence) < float(whole.log_evidence) + 1e-6
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("Markov", "counts"),
+        *slow_parameters(("Markov", "classes"), ("SpaceTime", "counts"), ("SpaceTime", "classes")),
+    ],
+    ids="-".join,
+)
+def test_sites_that_are_held_count_once_whatever_remembers_them(case):
+    """The evidence after two updates, beside inducing points at all rows."""
+    name, counts = case[0], case[1] == "counts"
+    rng = np.random.default_rng(0)
+    X = np.stack([np.sort(rng.uniform(0, 10, 40)), np.zeros(40)], axis=1)
+    f, kernel = np.sin(X[:, 0]), lgp.Matern32(lengthscale=1.0)
+    y = rng.poisson(np.exp(f)) if counts else rng.uniform(size=40) < 1 / (1 + np.exp(-2 * f))
+    kernel, X = (kernel, X[:, :1]) if name == "Markov" else (kernel.on(0) * lgp.RBF().on(1), X)
+    model = lgp.LatentGP(kernel, lgp.Poisson() if counts else lgp.Bernoulli())
+    method = lgp.VariationalInference if counts else lgp.AugmentedVI
+
+    def evidences(representation):
+        own, found = fitted(model, lgp.Data(X[:25], y[:25]), method(representation)), []
+        for rows in (slice(25, 33), slice(33, 40)):
+            further = dataclasses.replace(representation, remembered=own.remembered())
+            own = fitted(model, lgp.Data(X[rows], y[rows]), method(further))
+            found.append(float(own.log_evidence))
+        return found
+
+    through_points = evidences(lgp.Inducing(points=X))
+    found = evidences(lgp.Markov() if name == "Markov" else lgp.SpaceTime(points=X[:1, 1:]))
+    np.testing.assert_allclose(found, through_points, atol=1e-3)
 
 
 def test_a_dense_posterior_goes_on_exactly_where_points_are_its_rows():

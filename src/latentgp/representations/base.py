@@ -57,7 +57,8 @@ class LatentPosterior(eqx.Module):
         kernel: of the prior.
         log_evidence: log of the integral of prior times sites over g, without the sites' own
             constants, in nats; a lower bound for a sparse representation.
-        kl: KL divergence from the prior to the posterior of the coefficients, in nats.
+        kl: KL divergence from the prior, with what is remembered of earlier rows and its constant,
+            to the posterior of the coefficients, in nats.
         jitter: what was added to the diagonal of the prior covariance that was factorised; the
             most for any latent function.
         trace_term: nats of the bound lost to prior variance that the coefficients cannot express

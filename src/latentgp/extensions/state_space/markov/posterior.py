@@ -85,7 +85,7 @@ class MarkovPosterior(LatentPosterior):
     @property
     def kl(self) -> Scalar:
         expected = self.sites.expected(self.at_all_rows) - self.sites.log_constant
-        return jnp.sum(expected) - self.log_evidence_of_sites
+        return jnp.sum(expected[self.earlier :]) - self.log_evidence
 
     @property
     def notes(self) -> tuple[str, ...]:

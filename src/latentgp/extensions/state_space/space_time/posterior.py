@@ -158,7 +158,8 @@ class SpaceTimePosterior(LatentPosterior):
         projected = self._projected(known)
         mean, variance = (values.T for values in self.of_states(known))
         expected = projected.linear * mean - 0.5 * projected.precision * (mean**2 + variance)
-        return jnp.sum(expected - 0.5 * projected.loss) - (self.log_evidence - self.constant)
+        of_rows = (expected - 0.5 * projected.loss)[:, self.slots.earlier :]
+        return jnp.sum(of_rows) - self.log_evidence
 
     @property
     def at_rows(self) -> Marginals:
