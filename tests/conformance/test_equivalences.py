@@ -14,11 +14,13 @@ from sklearn.gaussian_process import kernels as sklearn_kernels
 import latentgp as lgp
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.numerics.quadrature import hermite_nodes
+from latentgp.representations.prior_paths import posterior_paths
 from latentgp.representations.site_form import SiteForm
 from latentgp.site_inference.search.profiled_bound import converge, evaluate, initial_sites
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.testing.numerics import require_gradient
 from problems import BINARY, KERNEL, SMOOTH, X, classification, regression
+from slow import slow_parameters
 
 SIGNED = SiteForm(signed=True)
 EP = lgp.ExpectationPropagation
@@ -524,6 +526,45 @@ def drawn_values(posterior, key):
     at_centres = prior[: len(centres), None]
     weights = posterior.pathwise_update(key_update, lambda _: at_centres)
     return prior[len(centres) :] + weights[0] @ KERNEL.gram(centres, NEW)
+
+
+@pytest.mark.parametrize(
+    "name", ["Dense", "Markov", "LatentNeighbours", *slow_parameters("Inducing", "SpaceTime")]
+)
+def test_paths_with_negative_precisions_are_about_the_mean(x64, name):
+    """Those that leave out these precisions in a draw about it say by how much."""
+    generator, number = np.random.default_rng(3), 4000
+    t = np.linspace(0, 6, 12)[:, None]
+    linear, precision = generator.normal(size=(12, 1)), generator.uniform(-0.3, 1.0, (12, 1))
+    sites = GaussianSites(*map(jnp.asarray, (2 * linear, precision, np.zeros(12))))
+    kernel, rows, representation = {
+        "Dense": (lgp.Matern32(), t, lgp.Dense()),
+        "Inducing": (lgp.Matern32(), t, lgp.Inducing(points=t)),
+        "Markov": (lgp.Matern32(), t, lgp.Markov()),
+        "LatentNeighbours": (lgp.Matern32(), t, lgp.LatentNeighbours(11)),
+        "SpaceTime": (
+            lgp.Matern32().on(0) * lgp.RBF().on(1),
+            np.concatenate([t, 0 * t], axis=1),
+            lgp.SpaceTime(1),
+        ),
+    }[name]
+    ready = representation.initialise(rows, None, kernel, jax.random.key(0)).for_sites(SIGNED)
+    posterior = ready.for_rows(rows, None, kernel).condition(kernel, jnp.asarray(rows), sites)
+    sizes = {"latents": 1, "features": 512, "number": number}
+    paths = posterior_paths(posterior, kernel, jax.random.key(1), **sizes)
+    draws = np.asarray(paths(kernel, posterior.centres, jnp.asarray(rows)))[..., 0]
+    mean, variance = (np.asarray(moment)[:, 0] for moment in posterior.marginals(rows))
+    assert np.max(np.abs(draws.mean(0) - mean) / np.sqrt(variance / number)) < 5
+    share, error = draws.var(0) / variance, 6 * np.sqrt(2 / number)
+    notes = [note for note in posterior.notes if "negative precisions of" in note]
+    if name in ("Dense", "Inducing"):
+        assert not notes
+        assert np.all(np.abs(share - 1) < error)
+    else:
+        (note,) = notes
+        told = float(note.split("at most ")[1].split()[0])
+        assert share.min() * (1 - error) < told < 1
+        assert share.max() < 1 + error
 
 
 def test_what_no_posterior_is_has_no_evidence(x64):

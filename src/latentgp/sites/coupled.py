@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import JointMarginals
+from latentgp.likelihoods.base import AnyMarginals, JointMarginals
 from latentgp.modules import stored
 from latentgp.numerics.small_matrices import small_eigh, small_with_values
 from latentgp.sites.gaussian import Block, GaussianSites, damped, unweighted, weighted, worth
@@ -103,3 +104,24 @@ def sites_of(linear: Array, precision: Array, log_constant: Array) -> Sites:
     """Sites of either kind, by the shape of their precisions."""
     kind = CoupledSites if precision.ndim == 3 else GaussianSites
     return kind(linear, precision, log_constant)
+
+
+def negative_left_out(
+    what: str, precision: Float[Array, "N Q *R"], marginals: AnyMarginals
+) -> tuple[str, ...]:
+    """Sentence on draws without the negative precisions of sites, if there are any. In NumPy.
+
+    Without -n alone a variance v, of a latent or along an eigenvector, is v / (1 + n v).
+    """
+    precision, variance = np.asarray(precision), np.asarray(marginals.variance)
+    if precision.ndim == 3:
+        precision, axes = np.linalg.eigh(precision)
+        variance = np.einsum("niq,nij,njq->nq", axes, variance, axes)
+    lack = np.max(np.maximum(-precision, 0.0) * variance, axis=1)
+    if not np.any(lack > 0):
+        return ()
+    return (
+        f"{what} leave out the negative precisions of {np.sum(lack > 0)} rows: at one of these "
+        f"they have at most {1 / (1 + lack.max()):.2g} of the posterior's variance. Dense() and "
+        "Inducing(...) leave out nothing.",
+    )

@@ -41,7 +41,7 @@ from latentgp.modules import stored
 from latentgp.representations.coupled import CoupledPosterior
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.sites.coupled import Sites
+from latentgp.sites.coupled import Sites, negative_left_out
 from latentgp.typing import (
     Array,
     Coefs,
@@ -100,14 +100,18 @@ class LatentNeighboursPosterior(NearPosterior):
     def notes(self) -> tuple[str, ...]:
         residual, draws = float(self.solved.residual), self.solved.left.shape[2]
         if residual == 0:
-            return super().notes
+            return (*super().notes, *self._left_out("Sample paths"))
         return (
             f"Solves left a relative residual of {self._worst:.1e}, the log evidence has a "
             f"standard error of {float(self.evidence_error):.2g} nats by its random vectors, and "
             f"variances at new inputs, by {draws} draws, one of {np.sqrt(2 / draws):.0%} in what "
             "the rows leave of them.",
             *super().notes,
+            *self._left_out("Variances at new inputs and sample paths"),
         )
+
+    def _left_out(self, what: str) -> tuple[str, ...]:
+        return negative_left_out(what, self.sites.precision, self.at_rows)
 
     @property
     def complaints(self) -> tuple[str, ...]:
@@ -193,17 +197,17 @@ class LatentNeighboursPosterior(NearPosterior):
         return with_diagonals(errors + through, sight.variance)
 
     def pathwise_update(self, key: RandomKey, prior_path: Callable[[Points], Array]) -> Coefs:
-        """Weights W^1/2 n + l - W g at the rows, which the path's latents g there solve for.
+        """Weights l - W m of the mean, and of a draw about it with negative precisions left out.
 
-        With a prior path g_0 and white noise n these are g_0 + A^-1 (l + W^1/2 n - W g_0).
+        Of a prior path g_0 and white noise n, with r = W^1/2 n - W g_0, those are r - W A^-1 r.
         """
         M = without_negative(self.operator)
         precision, before = M.sparse.precision, prior_path(self.X)
         noise = jax.random.normal(key, before.shape, before.dtype)[..., None]
-        right = self.sites.linear[..., None] + row_times(root_of(precision), noise)
-        right = right - row_times(precision, before[..., None])
+        right = row_times(root_of(precision), noise) - row_times(precision, before[..., None])
         moved = M.at_rows(solve_to(M, M.from_rows(right), PROBE_TOLERANCE))
-        return (right - row_times(precision, moved))[..., 0].T
+        of_mean = self.sites.slope(self.mean_at_rows)
+        return (of_mean + (right - row_times(precision, moved))[..., 0]).T
 
     def _features_seen(
         self, near: Block, X: Float[Array, "B D"]

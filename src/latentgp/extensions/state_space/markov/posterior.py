@@ -46,6 +46,7 @@ from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals
 from latentgp.rows.data import Data
+from latentgp.sites.coupled import negative_left_out
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Coefs, Inputs, Points, RandomKey, RowLatents, Scalar
 
@@ -89,7 +90,8 @@ class MarkovPosterior(LatentPosterior):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return self._left_out.notes
+        precision, marginals = self.sites.precision, self.at_all_rows
+        return (*self._left_out.notes, *negative_left_out("Sample paths", precision, marginals))
 
     @property
     def complaints(self) -> tuple[str, ...]:
@@ -255,7 +257,7 @@ class MarkovPosterior(LatentPosterior):
         return RememberedRows.of(self.X, self.sites[:2], rows, first, **more, **states)
 
     def pathwise_update(self, key: RandomKey, prior_path: Callable[[Points], Array]) -> Coefs:
-        """Weights l - W m of linear terms l of perturbed sites, for their posterior mean m.
+        """Weights l - W m of the mean, and of a draw about it with negative precisions left out.
 
         Raises:
             InputError: rows before a window are left out, on which paths of the kernel rest.
@@ -266,12 +268,11 @@ class MarkovPosterior(LatentPosterior):
                 "no sample paths, which need all rows, as an update with a lag has left only a "
                 "window of them; draw jointly with sample_f, or update without a lag",
             )
-        linear, precision, _ = self.sites
-        held = jnp.maximum(precision, 0.0)
-        noise = jax.random.normal(key, linear.shape, linear.dtype)
-        told = linear - held * prior_path(self.X) - jnp.sqrt(held) * noise
-        mean = means_given(self.filters, self._groups, self.series, told, held)
-        return (told - held * mean).T
+        held = jnp.maximum(self.sites.precision, 0.0)
+        noise = jax.random.normal(key, held.shape, held.dtype)
+        told = -held * prior_path(self.X) - jnp.sqrt(held) * noise
+        moved = means_given(self.filters, self._groups, self.series, told, held)
+        return (self.sites.slope(self.at_all_rows.mean) + told - held * moved).T
 
 
 class _Near(eqx.Module):

@@ -42,6 +42,7 @@ from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.projected import ProjectedSites, row_marginals
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals, vmap_latents
+from latentgp.sites.coupled import negative_left_out
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Coefs, Inputs, PerRow, Points, RandomKey, RowLatents, Scalar
 
@@ -169,7 +170,11 @@ class SpaceTimePosterior(LatentPosterior):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return (*self._left_out.notes, self._left_open())
+        known, negative = self.prepared, ()
+        if self.signed:
+            precision, of_states = self._projected(known).precision.T, self.of_states(known)
+            negative = negative_left_out("Sample paths", precision, of_states)
+        return (*self._left_out.notes, self._left_open(known), *negative)
 
     @property
     def complaints(self) -> tuple[str, ...]:
@@ -341,9 +346,9 @@ class SpaceTimePosterior(LatentPosterior):
         copies = np.array(self.prior.layout(group.one).copies)
         return jnp.repeat(shares, copies, axis=1, total_repeat_length=int(copies.sum()))
 
-    def _left_open(self) -> str:
+    def _left_open(self, known: RowArrays) -> str:
         first = self.slots.earlier
-        left = np.mean(np.asarray(self.prepared.left), axis=0)[first:]
+        left = np.mean(np.asarray(known.left), axis=0)[first:]
         inputs = jnp.asarray(self.slots.inputs(self.time))[first:]
         share = left / np.mean(np.asarray(latent_diagonals(self.kernel, inputs)), axis=0)
         return (
