@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int, Num
 
 from latentgp.kernels import CorrelatedLinear, Linear, SameGroup
 from latentgp.kernels.terms import terms_of
@@ -72,7 +72,7 @@ def untold_variances(model: LatentGP, rows: Data, names: Sequence[str] | None) -
     return tuple(dict.fromkeys(said))
 
 
-def is_within(fine: Float[np.ndarray, "N columns"], coarse: Float[np.ndarray, "N others"]) -> bool:
+def is_within(fine: Num[np.ndarray, "N columns"], coarse: Num[np.ndarray, "N others"]) -> bool:
     """Whether rows of one group of the first are all of one group of the second.
 
     Example:
@@ -84,7 +84,7 @@ def is_within(fine: Float[np.ndarray, "N columns"], coarse: Float[np.ndarray, "N
 
 
 def _repeats(
-    X: Float[np.ndarray, "N columns"],
+    X: Num[np.ndarray, "N columns"],
 ) -> tuple[Int[np.ndarray, "N"], Bool[np.ndarray, "less"]]:
     """An order in which equal rows are together, and which are as the ones before them."""
     order = np.lexsort(X.T)

@@ -22,7 +22,7 @@ _PRODUCTS_A_PAIR, _MOST_PAIRS = 80, 2e7
 class Incidence(NamedTuple):
     """Cells, each a level and an effect of another grouping that a row has both of.
 
-    Cells are in the order of levels; pairs are of cells of one level, the first one no later.
+    Cells are in the order of levels; pairs are of cells of one level, both ways round.
     """
 
     level: Int[Array, "cells"]
@@ -47,10 +47,10 @@ class Incidence(NamedTuple):
         pairs = float(np.sum(each.astype(float) ** 2))
         if pairs > min(levels * left**2 / _PRODUCTS_A_PAIR, _MOST_PAIRS):
             return None
-        number = np.arange(len(cell))
-        partners = np.cumsum(each)[own] - number
-        first, before = np.repeat(number, partners), np.cumsum(partners) - partners
-        second = np.arange(len(first)) - before[first] + first
+        partners = each[own]
+        first = np.repeat(np.arange(len(cell)), partners)
+        begins, before = np.cumsum(each) - each, np.cumsum(partners) - partners
+        second = np.arange(len(first)) - before[first] + begins[own[first]]
         return cls(*(jnp.asarray(part, jnp.int32) for part in (own, place, first, second, shared)))
 
     def lacks(
@@ -69,7 +69,6 @@ class Incidence(NamedTuple):
         each = jnp.sum(own[self.first] * on[self.second], axis=1)
         total = jnp.zeros((one.shape[2], one.shape[2]), one.dtype)
         total = total.at[self.effect[self.first], self.effect[self.second]].add(each)
-        total = total + total.T - jnp.diag(jnp.diagonal(total))
         beside = jnp.tensordot(other[:, :, self.shared], one, ((0, 1), (0, 1)))
         return total.at[:, self.shared].set(beside.T).at[self.shared].set(beside)
 
@@ -78,11 +77,9 @@ class Incidence(NamedTuple):
     ) -> Float[Array, "L E left"]:
         """Such a block times a covariance, in the cells and of the shared effects alone."""
         own = block[self.level, :, self.effect]
-        between = covariance[self.effect[self.first], self.effect[self.second]][:, None]
-        each = between * own[self.second]
+        between = covariance[self.effect[self.first], self.effect[self.second]]
+        each = between[:, None] * own[self.second]
         total = jax.ops.segment_sum(each, self.first, len(own), indices_are_sorted=True)
-        back = jnp.where((self.first < self.second)[:, None], between * own[self.first], 0.0)
-        total = total.at[self.second].add(back)
         beside = block[:, :, self.shared] @ covariance[self.shared]
         beside = beside.at[self.level, :, self.effect].add(total)
         return beside.at[:, :, self.shared].set(block @ covariance[:, self.shared])

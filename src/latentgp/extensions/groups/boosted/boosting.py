@@ -184,7 +184,7 @@ def columns_beside_groups(model: LatentGP, columns: int) -> tuple[int, ...]:
 def partly_known(rows: Data) -> int:
     """Number of targets that are censored, and of those that were seen above an entry alone."""
     each = (rows.side_information.get(name, 0.0) for name in ("censored", "entry"))
-    return sum(map(np.count_nonzero, each))
+    return int(sum(map(np.count_nonzero, each)))
 
 
 class _Alternation(NamedTuple):
