@@ -110,5 +110,5 @@ def test_a_wide_prior_settles_where_small_plain_steps_lead(x64, likelihood):
         return jax.lax.scan(lambda s, _: stepping.step(s, data), state, length=number)[1].bound
 
     assert converged.bound > plain(0.05, 1000)[-1]
-    if isinstance(likelihood, lgp.Softmax):  # at the default step plain updates swing
-        assert np.min(np.diff(plain(0.7, 50))) < -1e4
+    if isinstance(likelihood, lgp.Softmax):  # by whole steps plain updates swing
+        assert np.min(np.diff(plain(1.0, 50))) < -1e4
