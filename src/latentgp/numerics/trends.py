@@ -30,5 +30,5 @@ def last_rise(values: Float[np.ndarray, "T"]) -> tuple[float, float]:
 
 
 def has_stopped(rise: float, error: float, tolerance: float = 0.0) -> bool:
-    """Whether a rise is no more than a tolerance or than three of its standard errors."""
-    return bool(rise <= max(tolerance, _STANDARD_ERRORS * error))
+    """Whether a rise or fall is no more than a tolerance or than three of its standard errors."""
+    return bool(abs(rise) <= max(tolerance, _STANDARD_ERRORS * error))

@@ -79,8 +79,8 @@ class BlackBoxVI(Method):
         own_points: inducing points of each latent function, shape (Q, M, D), in place of those that
             all share.
         start_variance: of a component at the start, in prior variances.
-        start_means: f at the centres where components start, shape (K, M, Q); the prior mean, and
-            draws of the prior, if None.
+        start_means: f where components start, shape (K, M, Q), at the M rows as they are given, or
+            at the inducing points that are; the prior mean, and draws of the prior, if None.
 
     Raises:
         InputError: settings outside their range.
@@ -129,6 +129,13 @@ class BlackBoxVI(Method):
                 self.optimiser == "alternating" and batches
             ),
         }
+        by_rows = self.representation.traits.one_coefficient_a_row
+        points = getattr(self.representation, "points", None)
+        chosen = not by_rows and points is None and self.own_points is None
+        sentences[
+            "BlackBoxVI.start_means are f at rows, or at inducing points that are known; give "
+            "Inducing(points=...) or Dense()."
+        ] = self.start_means is not None and chosen
         refuse(sentences)
         of_points = Needs(inducing_variables=True)
         for name in ("batch_size", "learn_points", "own_points"):
@@ -160,7 +167,7 @@ class BlackBoxVI(Method):
         own = self.expectations, self.coordinates, learns_likelihood
         by_rows = self.covariance == "linear" and self.components > 1
         bound = MixtureBound(space, ready, data.to_device(), *own, by_rows)
-        first = started(self, bound, model, key_start)
+        first = started(self, bound, model, problem.rows.origin, key_start)
         found = SearchState(np.asarray(space.to_vector()), first[0])
         control = problem.control_with(self, self, space, tolerance=problem.options.tolerance)
         tolerance = problem.options.tolerance * data.total_weight

@@ -77,7 +77,10 @@ class Expectations(Module):
             return likelihood.expected_log_prob(rows.y, marginals, rows.side)
         mean, variance = marginals
         f = mean[:, None] + jnp.sqrt(variance)[:, None] * noise
-        return jnp.mean(likelihood._along_nodes(likelihood.log_prob, rows.y, rows.side)(f), axis=1)
+        values = likelihood._along_nodes(likelihood.log_prob, rows.y, rows.side)(f)
+        # As `by_score` has them.
+        known = lowest_where_unknown(values) if self.estimator == "score" else values
+        return jnp.mean(known, axis=1)
 
     def _noise(self, key: RandomKey, mean: RowLatents) -> Float[Array, "N S Q"] | None:
         """Standard normal draws, and then their opposites in the same order."""

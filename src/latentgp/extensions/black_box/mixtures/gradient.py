@@ -5,9 +5,11 @@ Natural-gradient steps are faster; these are here for what the source did.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,6 +31,7 @@ from latentgp.extensions.black_box.mixtures.search import (
     StepSearch,
     search_along_slopes,
 )
+from latentgp.modules import Module
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.finite import all_finite
 from latentgp.numerics.triangular import solve_lower
@@ -44,7 +47,7 @@ _NO_STEP = 2  # SciPy's code of a line search that fails
 _ADADELTA: Any = optax.adadelta(learning_rate=1.0, rho=0.95, eps=1e-6)  # Hensman et al. 2013
 
 
-class Free(NamedTuple):
+class Free(Module):
     """All that is learned, without constraints."""
 
     logits: Float[Array, "K"]  # of the weights
@@ -54,6 +57,7 @@ class Free(NamedTuple):
     spread: Float[Array, "K Q *M"]
     vector: HyperVector
     points: Float[Array, "*Q M D"] | None  # inducing ones, (M, D) or (Q, M, D); None if held
+    covariance: Covariance = eqx.field(static=True)  # how spread is to be read
 
 
 class Ascent(NamedTuple):
@@ -78,11 +82,12 @@ def freed(
     if covariance == "linear":
         shape = *mixture.mean.shape[:2], len(bound.data.X)
         spread = jnp.zeros(shape, mixture.mean.dtype)
-    elif mixture.is_diagonal:
+    elif covariance == "diagonal":
         spread = -jnp.log(mixture.precision)
     else:
         spread = jax.vmap(jax.vmap(_free_factor))(mixture.factorised().covariance)
-    return Free(mixture.log_weights, mixture.mean, spread, jnp.asarray(found.vector), points)
+    vector = jnp.asarray(found.vector)
+    return Free(mixture.log_weights, mixture.mean, spread, vector, points, covariance)
 
 
 def _free_factor(covariance: Float[Array, "M M"]) -> Float[Array, "M M"]:
@@ -93,12 +98,12 @@ def _free_factor(covariance: Float[Array, "M M"]) -> Float[Array, "M M"]:
 def factorised(free: Free, basis: Basis) -> FactorisedMixture:
     """The mixture, differentiable; its precisions are left out."""
     logs, mean = jax.nn.log_softmax(free.logits), free.mean
-    if free.spread.ndim == 4:
+    if free.covariance == "full":
         lower = jnp.tril(free.spread, -1)
         diagonal = jnp.diagonal(free.spread, axis1=2, axis2=3)
         lower = lower + jnp.exp(diagonal)[..., None] * jnp.eye(mean.shape[2], dtype=mean.dtype)
         root, half = jnp.swapaxes(lower, 2, 3), jnp.sum(diagonal, axis=2)
-    elif free.spread.shape != mean.shape:
+    elif free.covariance == "linear":
         root, half = jax.vmap(lambda sites: _of_sites(sites, basis))(free.spread)
     else:
         covariance = jnp.exp(free.spread)
@@ -119,27 +124,31 @@ def _of_sites(sites: Float[Array, "Q N"], basis: Basis) -> tuple[Array, Array]:
     return vmap_latents(one, basis.features, basis.precision, sites)
 
 
-def objective(bound: MixtureBound, free: Free, key: RandomKey) -> Scalar:
-    """Bound plus log prior, whose derivatives need values of log p(y | f) alone."""
+def objective(bound: MixtureBound, free: Free, key: RandomKey) -> tuple[Scalar, Scalar]:
+    """Bound plus log prior, whose derivatives need values of log p(y | f) alone.
+
+    With it the number of these that were not finite.
+    """
     bound, held = bound.with_points(free.points), jax.lax.stop_gradient
     model = bound.space.to_model(free.vector)
     basis = bound.basis(model)
     known = factorised(free, basis)
     expected = bound.expected(model.likelihood, held(known.marginals(basis)), key)
     rest = bound.without_entropy(model, basis, known, expected, key)
-    return known.entropy + rest + bound.space.log_prior(free.vector)
+    value = known.entropy + rest + bound.space.log_prior(free.vector)
+    return value, jnp.sum(expected.failed)
 
 
 @Program
 def _value_and_gradient(
     bound: MixtureBound, free: Free, part: dict[str, Array], key: RandomKey
-) -> tuple[Scalar, dict[str, Array]]:
+) -> tuple[tuple[Scalar, Scalar], dict[str, Array]]:
     """With its derivatives in a part of what is free alone, which takes a part of the time."""
 
-    def of_part(part: dict[str, Array]) -> Scalar:
-        return objective(bound, free._replace(**part), key)
+    def of_part(part: dict[str, Array]) -> tuple[Scalar, Scalar]:
+        return objective(bound, replace(free, **part), key)
 
-    return jax.value_and_grad(of_part)(part)
+    return jax.value_and_grad(of_part, has_aux=True)(part)
 
 
 @Program
@@ -147,14 +156,15 @@ def _adadelta(
     bound: MixtureBound, state: Ascent, places: Int[Array, "T B"] | None, keys: Key[Array, "T"]
 ) -> tuple[Ascent, MixtureStep]:
     """Steps of Adadelta (Zeiler 2012)."""
+    both = jax.value_and_grad(objective, argnums=1, has_aux=True)
 
     def step(state: Ascent, part: tuple[Any, Any]) -> tuple[Ascent, MixtureStep]:
         free, (rows, key) = state.free, part
-        value, slope = jax.value_and_grad(objective, argnums=1)(bound.of_rows(rows), free, key)
+        (value, failed), slope = both(bound.of_rows(rows), free, key)
         sound = all_finite(slope)
         downhill = jax.tree.map(lambda a: jnp.where(sound, -a, 0.0), slope)
         move, memory = _ADADELTA.update(downhill, state.memory, free)
-        told = MixtureStep(value, jnp.zeros_like(value), ~sound)
+        told = MixtureStep(value - bound.space.log_prior(free.vector), value, failed, ~sound)
         return Ascent(jax.tree.map(jnp.add, free, move), memory), told
 
     return jax.lax.scan(step, state, (places, keys))
@@ -228,20 +238,22 @@ class _AscentByGroups(SlopeSearch):
                     vector: np.ndarray, free: Free = free, whole: Any = whole
                 ) -> tuple[float, np.ndarray]:
                     part = whole(jnp.asarray(vector))
-                    value, gradient = _value_and_gradient(bound, free, part, key)
+                    (value, failed), gradient = _value_and_gradient(bound, free, part, key)
                     found.steps += 1
+                    found.failed += int(failed)
                     if not np.isfinite(value):
                         return 1e300, np.zeros_like(vector)
                     return -float(value), -np.asarray(ravel_pytree(gradient)[0])
 
                 known: Any = {"method": "L-BFGS-B", "options": {"maxiter": _ITERATIONS}}
                 end = minimize(slope, np.asarray(start), jac=True, **known)
-                free, value = free._replace(**whole(jnp.asarray(end.x))), -float(end.fun)
+                free, value = replace(free, **whole(jnp.asarray(end.x))), -float(end.fun)
                 if end.status == _NO_STEP:
                     # Curvature in hyper-parameters grows with the rows, in white ones it may not.
                     growth = bound.data.total_weight if "vector" in names else 1.0
                     promised += float(np.sum(end.jac**2)) / growth
-            told = self.reported(value, "round", len(values) + 1, _ROUNDS, run)
+            alone = value - float(bound.space.log_prior(free.vector))
+            told = self.reported(alone, value, "round", len(values) + 1, _ROUNDS, run)
             yield Ascent(free, jnp.asarray(promised)), told
         found.reason = f"{_ROUNDS} rounds were made"
 

@@ -34,7 +34,7 @@ class SlopeHistory(NamedTuple):
     """History of some steps along slopes."""
 
     bound: float
-    value: float
+    value: float  # bound plus log prior
     seconds: float
     restart: int
 
@@ -69,27 +69,29 @@ class SlopeSearch(Algorithm[Any]):
         found = self.found
         if not found.records:
             return {}
-        looked = np.array([(record.bound, record.seconds) for record in found.records])
+        looked = np.array([(own.bound, own.value, own.seconds) for own in found.records])
         counts = np.array([found.steps, found.passed_over, found.failed])
         return {**tensors_of(state), "looked": looked, "counts": counts}
 
     def from_tensors(self, stored: dict[str, np.ndarray]) -> Any:
         found, state = self.found, state_in(stored, self._first)
-        looked = stored["looked"].tolist()
-        found.records = [SlopeHistory(bound, bound, seconds, 0) for bound, seconds in looked]
+        looked = stored["looked"].tolist()  # earlier files have no value apart
+        found.records = [SlopeHistory(own[0], own[-2], own[-1], 0) for own in looked]
         found.steps, found.passed_over, found.failed = stored["counts"].tolist()
         return state
 
-    def reported(self, value: float, unit: str, made: int, total: int, run: Run) -> RunProgress:
-        """The step that ends at a value of the bound, which is kept."""
-        self.found.records.append(SlopeHistory(value, value, run.seconds, 0))
+    def reported(
+        self, bound: float, value: float, unit: str, made: int, total: int, run: Run
+    ) -> RunProgress:
+        """The step that ends at a bound, with its value plus the log prior, which are kept."""
+        self.found.records.append(SlopeHistory(bound, value, run.seconds, 0))
         return RunProgress(
             self.phase,
             made,
             total,
             unit=unit,
             at_most=unit == "round",
-            values=partial(dict, bound=value),
+            values=partial(dict, bound=bound),
             details={"made": made},
         )
 
@@ -99,9 +101,9 @@ def search_along_slopes(search: SlopeSearch, steps: int | None, control: RunCont
     found = search.found
     state, reason = run_loop(search, control)
     if found.steps == steps:
-        bounds = np.array([record.bound for record in found.records])
-        rise, error = last_rise(bounds[np.isfinite(bounds)])
-        found.converged = has_stopped(abs(rise), error, _WORTH)
+        values = np.array([record.value for record in found.records])
+        rise, error = last_rise(values[np.isfinite(values)])
+        found.converged = has_stopped(rise, error, _WORTH)
         rises = f"the bound still moved, by {rise:+.2g} nats between their last two quarters"
         few = "its values are too few to tell whether the bound rises; raise steps"
         told = rises if np.isfinite(rise) else few
@@ -115,6 +117,7 @@ class MixtureStep(NamedTuple):
     """Report of steps along slopes."""
 
     bound: Float[Array, "T"]  # estimates, in nats
+    value: Float[Array, "T"]  # the same plus the log prior
     failed: Float[Array, "T"]  # values of log p that were not finite
     passed_over: Bool[Array, "T"]  # whether it changed nothing, as it was not finite
 
@@ -133,7 +136,8 @@ class StepSearch(SlopeSearch):
             found.steps += number
             found.failed += int(np.sum(told.failed))
             found.passed_over += int(np.sum(told.passed_over))
-            yield state, self.reported(float(np.mean(told.bound)), "step", found.steps, steps, run)
+            means = float(np.mean(told.bound)), float(np.mean(told.value))
+            yield state, self.reported(*means, "step", found.steps, steps, run)
 
 
 def batches(rows: int, size: int | None, key: RandomKey, drawn: int) -> Iterator[np.ndarray] | None:

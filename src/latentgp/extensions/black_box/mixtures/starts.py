@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from latentgp.extensions.black_box.mixtures.bound import MixtureBound
 from latentgp.extensions.black_box.mixtures.family import GaussianMixture
@@ -35,13 +35,14 @@ _End = tuple[float, GaussianMixture]  # of an ascent: bound and mixture
 
 
 def started(
-    method: Any, bound: MixtureBound, model: LatentGP, key: RandomKey
+    method: Any, bound: MixtureBound, model: LatentGP, origin: Int[np.ndarray, "N"], key: RandomKey
 ) -> list[GaussianMixture]:
     """Single components at their starts: the prior mean, and draws of the prior.
 
     Every draw comes with its opposite. There are four more than components where log p(y | f) is
     not concave, and one where each row alone has its mode: the prior mean can be a saddle there,
-    from which no step leads away, and an ascent from a draw ends in the next mode.
+    from which no step leads away, and an ascent from a draw ends in the next mode. `origin` is the
+    merged row of each given one, -1 for one that is gone.
     """
     lower, prior_precision = _prior(bound, model)
     latents, size, dtype = model.likelihood.latent_size, lower.shape[1], lower.dtype
@@ -51,7 +52,7 @@ def started(
     both = jnp.stack([draws, -draws], axis=1).reshape(-1, latents, size)
     white = jnp.concatenate([jnp.zeros((1, latents, size), dtype), both])[: number + spare]
     if method.start_means is not None:
-        white = _white_of(method, bound, model, lower, (number, size, latents))
+        white = _white_of(method, bound, model, lower, origin)
     means, precision = white, jnp.ones((latents, size), dtype)
     if bound.coordinates == "values":
         means = jnp.stack([vmap_latents(lambda L, v: L @ v, lower, own) for own in white])
@@ -120,13 +121,19 @@ def _white_of(
     bound: MixtureBound,
     model: LatentGP,
     lower: Float[Array, "#Q M M"],
-    shape: tuple[int, ...],
+    origin: Int[np.ndarray, "N"],
 ) -> Float[Array, "K Q M"]:
-    given = np.asarray(method.start_means, float)
-    check_shape("BlackBoxVI.start_means", given, shape, "components, centres and latents")
+    given, size, latents = method.start_means, lower.shape[1], model.likelihood.latent_size
+    by_rows = bound.representation.traits.one_coefficient_a_row
+    wanted, axes = len(origin) if by_rows else size, "components, rows or points, and latents"
+    given = np.asarray(given, float)
+    check_shape("BlackBoxVI.start_means", given, (method.components, wanted, latents), axes)
+    if by_rows:  # of rows that are merged the first
+        merged, first = np.unique(origin, return_index=True)
+        given = given[:, first[merged >= 0]]
     centres = whitening_of(bound.representation, model.kernel, bound.data.X).centres
-    each = [centres] * shape[2] if centres.ndim == 2 else centres
-    means = [jnp.broadcast_to(model.mean(own), shape[1:]) for own in each]
+    each = [centres] * latents if centres.ndim == 2 else centres
+    means = [jnp.broadcast_to(model.mean(own), (size, latents)) for own in each]
     offset = jnp.stack([own[:, latent] for latent, own in enumerate(means)], axis=1)
     return jnp.stack([vmap_latents(solve_lower, lower, (f - offset).T) for f in given])
 

@@ -83,7 +83,8 @@ def walked(
         sound = all_finite(after) & (jnp.mean(at.expected.failed) < most)
         after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, state)
         after = after._replace(made=state.made + 1)
-        return after, MixtureStep(at.terms.bound, at.terms.failed, ~sound)
+        value = at.terms.bound + space.log_prior(state.vector)
+        return after, MixtureStep(at.terms.bound, value, at.terms.failed, ~sound)
 
     return jax.lax.scan(step, state, (places, keys))
 
