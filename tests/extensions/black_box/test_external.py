@@ -1,6 +1,7 @@
 """Likelihoods outside of JAX: the same answers as inside, failures told, programs, precision."""
 
 import sys
+import threading
 import time
 
 import jax
@@ -147,6 +148,30 @@ def test_failures_are_told_and_count_as_the_lowest():
     assert likelihood.calls.failed >= len(likelihood.calls.failures)
     # It keeps away from where nothing is known.
     assert np.abs(fit.posterior.predict_f(X).mean).max() < 2.5
+
+
+def test_a_density_of_zero_is_zero_in_predictions_and_a_failed_value_is_the_lowest():
+    """Uniform noise of half-width 1: errors of a step in the nodes of 121 over 17 deviations."""
+
+    def uniform(y, f):
+        return np.where(np.abs(y - f[:, 0]) < 1, -np.log(2), -np.inf)
+
+    def failing(y, f):
+        return np.where(np.abs(f[:, 0]) < 1, -1.0 - np.abs(f[:, 0]), np.nan)
+
+    with jax.enable_x64(True):
+        y, spread = jnp.array([0.0, 1.5, 3.0, 50.0]), 0.5
+        marginals = Marginals(jnp.zeros((4, 1)), spread**2 * jnp.ones((4, 1)))
+        exact = np.diff(scipy.stats.norm.cdf((y + np.array([[-1], [1]])) / spread), axis=0)[0] / 2
+        known = lgp.ExternalLikelihood(uniform)
+        power = known.log_expected_power(y, marginals, {}, 1.0, marginals)
+        for found in (known.predictive_log_prob(y, marginals, {}), power):
+            np.testing.assert_allclose(np.exp(found), exact, atol=0.5 * 17 / 120 * 0.4)
+            assert np.exp(found)[2] < 1e-4
+            assert found[3] == -np.inf
+        found = lgp.ExternalLikelihood(failing).predictive_log_prob(y, marginals, {})
+        assert np.all(found > -2)
+        assert known.log_prob(y[0], jnp.array([5.0]), {}) == -np.inf
 
 
 @pytest.mark.parametrize(
@@ -326,12 +351,23 @@ def test_a_program_that_leaves_is_a_failed_value(vectorised):
         lgp.fit(model_of(leaves, vectorised=vectorised), DATA, method=method, **HELD)
 
 
-def test_an_interruption_goes_up():
+@pytest.mark.parametrize("timeout", [None, 30.0])
+def test_an_interruption_goes_up(timeout):
     def interrupted(y, f):
         raise KeyboardInterrupt
 
+    model = model_of(interrupted, timeout=timeout)
     with pytest.raises(KeyboardInterrupt):
-        lgp.fit(model_of(interrupted), DATA, method=lgp.VariationalInference(), **HELD)
+        lgp.fit(model, DATA, method=lgp.VariationalInference(), **HELD)
+
+
+def test_a_late_call_does_not_keep_the_process():
+    host = lgp.ExternalLikelihood(lambda y, f: time.sleep(3), timeout=0.05).host
+    before = set(threading.enumerate())
+    assert np.isnan(host.values(np.zeros(2), np.zeros((2, 1)), {})[0]).all()
+    late = set(threading.enumerate()) - before
+    assert late
+    assert all(thread.daemon for thread in late)
 
 
 NOISE = 0.2

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias, get_args
@@ -115,10 +116,11 @@ class Host:
         self.calls = Calls()
 
     def values(self, y: np.ndarray, f: np.ndarray, side: Columns) -> tuple[np.ndarray]:
-        """Values of log p for arrays with any axes before those of one row; -inf where it fails.
+        """Values of log p for arrays with any axes before those of one row; NaN where it fails.
 
-        A step of an ascent may leave the proper Gaussians, and is taken back: its latents are no
-        numbers, and nor are their values, for which the function is not asked.
+        Minus infinity is a density of zero. A step of an ascent may leave the proper Gaussians, and
+        is taken back: its latents are no numbers, and nor are their values, for which the function
+        is not asked.
         """
         before, flat = f.shape[:-1], f.reshape(-1, self.latents)
         targets = y.reshape(len(flat), *self.shape)
@@ -134,20 +136,27 @@ class Host:
                 raise
             bad = ~np.isfinite(values)
             self.calls.add(targets, flat, own, bad, why)
-            found[asked] = np.where(bad, -np.inf, values)
+            found[asked] = np.where(bad & (values != -np.inf), np.nan, values)
         return (found.reshape(before),)
 
     def _guarded(self, y: np.ndarray, f: np.ndarray, side: Columns) -> Judged:
         if self.timeout is None:
             return self._found(y, f, side)
-        pool = ThreadPoolExecutor(1)
+        answer: Future[Judged] = Future()
+
+        def ask() -> None:
+            try:
+                answer.set_result(self._found(y, f, side))
+            except BaseException as error:  # an interruption goes up
+                answer.set_exception(error)
+
+        # As a daemon: the process may end while a late call goes on.
+        threading.Thread(target=ask, daemon=True).start()
         try:
-            return pool.submit(self._found, y, f, side).result(self.timeout)
+            return answer.result(self.timeout)
         except LateError:
             late = f"no answer within {self.timeout:g} s"
             return np.full(len(f), np.nan), lambda place: late
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
 
     def _found(self, y: np.ndarray, f: np.ndarray, side: Columns) -> Judged:
         """Values, and why one is none; those of calls that raise are NaN."""
@@ -203,7 +212,7 @@ class ExternalLikelihood(Likelihood):
     `BlackBoxVI`, `VariationalInference`, `ExpectationPropagation` and `EllipticalSlice` take it;
     what needs the gradient of log p in f says so. Where it raises an error, or gives a value that
     is not finite, the lowest value of the row is taken, in chains minus infinity, and the
-    diagnostics say so.
+    diagnostics say so. Minus infinity is a density of zero in predictions and moments.
 
     Args:
         function: log p(y | f) in nats of B targets, shape (B,) or (B, P), and their latents, shape
@@ -287,7 +296,8 @@ class ExternalLikelihood(Likelihood):
     targets = forwarded("kind")
 
     def log_prob(self, y: Float[Array, "*P"], f: Latents, side: SideInformation) -> Scalar:
-        return _called(self, y, f, self._own(side))
+        value = _called(self, y, f, self._own(side))
+        return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
     def conditional_moments(
         self, f: Latents, side: SideInformation
@@ -336,7 +346,7 @@ class ExternalLikelihood(Likelihood):
                 for mean, v in (marginals, near)
             ]
             log_weights = laws[0] - laws[1] - float(np.log(len(nodes[0])))
-        values = lowest_where_unknown(self._along_nodes(self.log_prob, y, side)(f))
+        values = self._densities(y, f, side)
         return logsumexp(power * values + log_weights, axis=1)
 
     def expected_log_prob(
@@ -349,8 +359,15 @@ class ExternalLikelihood(Likelihood):
         self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
     ) -> PerRow:
         nodes = prediction_nodes(self.latents)
-        values = lowest_where_unknown(self._at_nodes(y, *marginals, side, nodes))
+        values = self._densities(y, latents_at(*marginals, nodes)[0], side)
         return logsumexp(values, axis=1, b=jnp.asarray(nodes[1], values.dtype))
+
+    def _densities(
+        self, y: Float[Array, "N *P"], f: Float[Array, "N S Q"], side: SideInformation
+    ) -> Float[Array, "N S"]:
+        """Logs of densities to be averaged: those of zero stay, only failed ones are replaced."""
+        values = self._along_nodes(partial(_called, self), y, self._own(side))(f)
+        return jnp.where(jnp.isnan(values), lowest_where_unknown(values), values)
 
     def _own(self, side: SideInformation) -> dict[str, Array]:
         return {name: side[name] for name in self.side}
