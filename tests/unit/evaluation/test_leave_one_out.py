@@ -8,6 +8,8 @@ import pytest
 
 import latentgp as lgp
 from arviz_figures import loo_of, waic_of
+from latentgp.extensions.chains.methods import sampling
+from latentgp.rows.arrays import evenly
 from latentgp.surfaces.evaluation import cavities
 
 KEY = jax.random.key(0)
@@ -250,6 +252,19 @@ def test_chains_agree_with_arviz_and_with_sites():
     assert sites.waic == pytest.approx(waic, abs=0.3)
     again = lgp.leave_one_out(fit.posterior)
     np.testing.assert_array_equal(again.log_density, loo.log_density)
+
+
+def test_chains_keep_draws_and_rows_together(monkeypatch):
+    """Of rows without weight, or that were not watched, there are no draws: others moved up."""
+    data = REAL.reweighted(np.where(np.isin(np.arange(30), (0, 4)), 0.0, 1.0))
+    monkeypatch.setattr(sampling, "watched_rows", lambda size, _: evenly(size, 9))
+    fit = held(GAUSSIAN, data, lgp.GibbsSampling(chains=2, warmup=20, draws=200))
+    exact, loo = held(GAUSSIAN, data, lgp.ExactGP()).leave_one_out(), fit.leave_one_out()
+    own = fit.posterior.watched
+    assert np.flatnonzero(np.isfinite(loo.log_density)).tolist() == own.tolist()
+    np.testing.assert_allclose(loo.mean[own], exact.mean[own], atol=0.3)
+    np.testing.assert_array_equal(loo.mean, lgp.leave_one_out(fit, data).mean)
+    np.testing.assert_array_equal(loo.mean[own], lgp.leave_one_out(fit.posterior).mean)
 
 
 def test_posteriors_without_sites():

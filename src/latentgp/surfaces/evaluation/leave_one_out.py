@@ -153,7 +153,7 @@ def leave_one_out(fitted: Fit | Posterior, data: Data | None = None) -> LeaveOne
     merged, model = rows.merged, posterior.model
     check_data(model.likelihood, merged)
     if isinstance(posterior, HoldsDraws) and posterior.f.shape[2]:
-        found = _of_chains(posterior, rows, data is None)
+        found = _of_chains(posterior, rows)
     else:
         found = _by_sites(fitted, posterior, merged)
     if not model.likelihood.is_normalised:
@@ -523,17 +523,17 @@ def _by_draws(posterior: Posterior, data: Data) -> _Scores:
     return _reweighted(lambda chunk: draws_at(posterior, X[chunk], key, _DRAWS), data, 1.0)
 
 
-def _of_chains(posterior: HoldsDraws, rows: MergedRows, own: bool) -> _Scores:
+def _of_chains(posterior: HoldsDraws, rows: MergedRows) -> _Scores:
     """By importance sampling under the chains' draws at the rows that they watched."""
-    merged, watched = rows.merged, np.arange(len(posterior.rows.y)) if own else posterior.watched
-    if not own and (
-        watched[-1] >= rows.given.size
-        or not np.array_equal(np.asarray(rows.given.y)[watched], posterior.rows.y, equal_nan=True)
+    merged, own = rows.merged, posterior.rows
+    watched = np.arange(own.size) if rows.given is own else posterior.watched
+    if watched[-1] >= rows.given.size or not (
+        np.allclose(np.asarray(rows.given.y)[watched], own.y, rtol=1e-9, equal_nan=True)
     ):
         raise InputError("data are not the rows that were fitted; give these, in their order.")
-    first = np.full(merged.size, -1)
-    origin = rows.origin[watched]
-    first[origin[::-1]] = np.arange(len(watched))[::-1]
+    first, origin = np.full(merged.size, -1), rows.origin[watched]
+    backwards = np.flatnonzero(origin >= 0)[::-1]  # of equal rows the first is kept
+    first[origin[backwards]] = backwards
     seen = np.flatnonzero(first >= 0)
 
     own_rows, places = merged.select(seen), first[seen]
