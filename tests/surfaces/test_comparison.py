@@ -20,9 +20,10 @@ from latentgp.surfaces.evaluation.comparison import (
     Comparison,
     ComparisonRow,
     compare,
-    interval_coverages,
     verdict,
 )
+from latentgp.surfaces.evaluation.row_scores import error_of_mean, scores_of
+from latentgp.surfaces.tables.scores import coverages
 
 pytestmark = pytest.mark.quick
 
@@ -97,7 +98,7 @@ def test_coverage_of_counts_is_that_of_the_probability_integral_transform():
     predictive = posterior.predict(X)
     # Targets of the predictive law itself: covered as often as each level says.
     y = predictive.sample(key=jax.random.key(1))[0]
-    observed = interval_coverages(counts, X, y, {})
+    observed = coverages(scores_of(predictive, y), LEVELS, np.ones(len(y)))
     np.testing.assert_allclose(observed, LEVELS, atol=4 * 0.5 / np.sqrt(len(y)))
     inside = np.mean((y >= predictive.interval(0.5)[0]) & (y <= predictive.interval(0.5)[1]))
     assert inside > 0.6  # which the interval itself does not
@@ -156,6 +157,15 @@ def test_without_a_fit_there_is_no_picture(tmp_path):
         comparison_picture(found("poisson", nlpd=NAN), tmp_path / "a.png")
 
 
+def test_weights_that_are_no_copies_do_not_change_the_error_of_a_mean():
+    values = np.random.default_rng(0).normal(size=100)
+    usual = np.std(values, ddof=1) / 10
+    for weights in (np.ones(100), np.full(100, 0.3), np.full(100, 0.005)):
+        assert error_of_mean(values, weights) == pytest.approx(usual)
+    half = np.where(np.arange(100) < 50, 1.5, 1e-9)  # which are 50 rows
+    assert error_of_mean(values, half) == pytest.approx(np.std(values[:50], ddof=1) / 50**0.5)
+
+
 class TestDepth:
     def scored(self, name, nlpd, bound=NAN):
         return ComparisonRow(name, float(np.mean(nlpd)), NAN, bound=bound), np.asarray(nlpd)
@@ -173,9 +183,11 @@ class TestDepth:
         estimator = lgp.GPRegressor(learn_hyperparameters=False, random_state=0)
         X = few[:, None]
         estimator.fit(X, more)
+        scores = scores_of(estimator.posterior_.predict(X), more)
+        copies = scores.mapped(lambda values: np.repeat(values, weights, axis=0))
         np.testing.assert_allclose(
-            interval_coverages(estimator, X, more, {}, weights),
-            interval_coverages(estimator, *(np.repeat(a, weights, axis=0) for a in (X, more)), {}),
+            coverages(scores, LEVELS, weights),
+            coverages(copies, LEVELS, np.ones(weights.sum())),
         )
 
     def test_verdict(self):

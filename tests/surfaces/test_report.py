@@ -11,11 +11,16 @@ from typer.testing import CliRunner
 import latentgp as lgp
 from browser import CHROMIUM, look_at, small_picture
 from latentgp.surfaces.cli.app import app
-from latentgp.surfaces.estimators.fingerprints import fingerprints, share_known
+from latentgp.surfaces.estimators.fingerprints import are_known
+from latentgp.surfaces.evaluation.comparison import LEVELS
 from latentgp.surfaces.report import as_table_model, write_report
-from latentgp.surfaces.report.baselines import baselines
+from latentgp.surfaces.report.baselines import Baseline, baselines
 from latentgp.surfaces.report.forecast import forecast
 from latentgp.surfaces.report.judged import judged
+from latentgp.surfaces.report.opening import in_short
+from latentgp.surfaces.report.sections import scores
+from latentgp.surfaces.tables.scores import coverages
+from latentgp.surfaces.tables.values import text_of
 from report_fits import fitted
 from slow import slow_parameters
 
@@ -269,7 +274,79 @@ def test_later_rows_are_known_too():
     y = np.sin(5 * X[:, 0])
     regressor = lgp.GPRegressor(random_state=0).fit(X[:20], y[:20])
     regressor.partial_fit(X[20:], y[20:])
-    assert share_known(fingerprints(X, y), regressor.row_sketch_) == 1
+    assert are_known(regressor, X, y).all()
+
+
+def test_rows_are_predicted_as_new_ones_unless_the_model_is_known_to_have_seen_them():
+    """A cavity of a row that was never there made log densities of -1000."""
+    X = np.linspace(0, 6, 300)[:, None]
+    y = np.sin(X[:, 0]) + 0.1 * np.cos(40 * X[:, 0])
+    regressor = lgp.GPRegressor(random_state=0, learn_hyperparameters=False).fit(X, y)
+    new, far = np.array([[7.0], [8.0], [9.0]]), np.full(3, 3.0)
+    as_new = regressor.log_predictive_density(new, far)
+    rows = judged(*as_table_model(regressor, new, far))
+    assert (rows.seen, rows.left_out, rows.how) == (0.0, False, "the rows are new to the model")
+    np.testing.assert_allclose(rows.log_density, as_new)
+
+    left = regressor.leave_one_out(X, y).log_density
+    rows = judged(*as_table_model(regressor, np.append(new, X[::2], 0), np.append(far, y[::2])))
+    assert rows.seen == 150 / 153
+    assert rows.how.startswith("each of the 150 it learned from is predicted from all others")
+    np.testing.assert_allclose(rows.log_density, np.append(as_new, left[::2]))
+    assert not rows.whole
+    assert not judged(*as_table_model(regressor, X[::2], y[::2])).whole
+    assert judged(*as_table_model(regressor, X, y)).whole
+
+    del regressor.row_fingerprints_  # as in files of before
+    rows = judged(*as_table_model(regressor, new, far))
+    assert rows.seen is None
+    assert "nobody knows" in rows.how
+    np.testing.assert_allclose(rows.log_density, as_new)
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [2.0, 3.0], [False, True]], ids=str)
+def test_labels_need_not_be_text(labels):
+    X = np.linspace(-3, 3, 40)[:, None]
+    y = np.array(labels)[(X[:, 0] > 0).astype(int)]
+    classifier = lgp.GPClassifier(random_state=0, learn_hyperparameters=False).fit(X, y)
+    rows = judged(*as_table_model(classifier, X, y))
+    assert rows.whole
+    assert rows.classes.tolist() == [text_of(label) for label in labels]
+    assert classifier.classes_.tolist() == labels
+    np.testing.assert_array_equal(rows.data.y, X[:, 0] > 0)
+
+
+def test_several_outputs_have_no_report(tmp_path):
+    X = np.linspace(-3, 3, 20)[:, None]
+    regressor = lgp.GPRegressor(random_state=0, learn_hyperparameters=False)
+    Y = np.append(X, 2 * X, axis=1)
+    with pytest.raises(lgp.InputError, match="a report is of one output"):
+        regressor.fit(X, Y).report(X, Y, tmp_path / "page.html")
+
+
+@pytest.mark.parametrize("kind", ["numbers", "counts", "classes"])
+def test_a_weight_is_so_many_rows(kind):
+    rng = np.random.default_rng(0)
+    x, weights = np.linspace(0, 6, 60), rng.integers(0, 4, 60)
+    estimator = {
+        "numbers": lgp.GPRegressor(random_state=0, learn_hyperparameters=False),
+        "counts": lgp.GPCountRegressor(likelihood="poisson", **HELD),
+        "classes": lgp.GPClassifier(**HELD),
+    }[kind]
+    y = np.sin(x) + 0.1 * rng.normal(size=60)
+    y = {"numbers": y, "counts": rng.poisson(np.exp(y)), "classes": np.where(y > 0, "b", "a")}[kind]
+    estimator.fit(x[:, None], y, sample_weight=weights)
+    pages = []
+    for copies, own in (((x, y), weights), ([np.repeat(a, weights) for a in (x, y)], None)):
+        rows = judged(*as_table_model(estimator, *copies, sample_weight=own))
+        contenders = [Baseline("this model", rows.log_density, rows.mean, rows.probabilities)]
+        alike = np.full(len(rows.y), -2.0)
+        contenders.append(Baseline("another", alike, rows.mean, rows.probabilities))
+        pages.append(str([scores(rows, contenders), in_short(rows, contenders, None)]))
+        if rows.below is not None:
+            pages[-1] += str(coverages(rows, LEVELS, rows.weights).round(8))
+    first, second = (re.sub(r"\d+ rows|row\(s\).*?;", "", page) for page in pages)
+    assert first == second
 
 
 @pytest.mark.slow

@@ -12,8 +12,9 @@ from latentgp.errors import InputError
 from latentgp.posteriors import predictive
 from latentgp.runtime.buckets import Buckets
 from latentgp.site_inference.search import search
-from latentgp.surfaces.evaluation.comparison import interval_coverages
+from latentgp.surfaces.evaluation.row_scores import scores_of
 from latentgp.surfaces.tables.model import TableModel
+from latentgp.surfaces.tables.scores import coverages
 from latentgp.surfaces.tables.start import choose_task, start
 from likelihood_cases import COMPLETE
 
@@ -213,6 +214,35 @@ class TestDates:
             TableModel.fit(frame.assign(z=_f), "z", weights="y")
 
 
+class TestLeaveOneOut:
+    def test_rows_with_gaps_in_a_formula_are_left_out_as_in_the_fit(self):
+        frame = pd.DataFrame({"x": _x, "z": np.cos(5 * _x)})
+        frame["y"] = _f + frame["z"] + 0.1 * np.cos(40 * _x)
+        frame.loc[::4, "z"] = np.nan
+        settings = {"random_state": 0, "max_evaluations": 3}
+        model = TableModel.fit(frame, formula="y ~ z + gp(x)", **settings)
+        with pytest.warns(UserWarning, match=r"left out 15 row\(s\) with gaps"):
+            found = model.leave_one_out(frame)
+        whole = model.leave_one_out(model.without_gaps(frame))
+        np.testing.assert_array_equal(found.log_density, whole.log_density)
+        frame.loc[1, "y"] += 0.1
+        with pytest.raises(InputError, match="1 of 45 different rows are none that were fitted"):
+            model.leave_one_out(model.without_gaps(frame))
+
+    def test_the_weights_of_the_fit_are_remembered(self, tmp_path):
+        more = {"w": np.random.default_rng(0).uniform(0.1, 1.9, ROWS)}
+        model, frame = fitted(_f + 0.1 * np.cos(40 * _x), "exact", more, weights="w")
+        model = lgp.load(model.save(tmp_path / "model"))
+        expected = model.leave_one_out(frame, weights="w")
+        np.testing.assert_array_equal(model.leave_one_out(frame).log_density, expected.log_density)
+        assert model.evaluate(frame) == model.evaluate(frame, weights="w")
+        with pytest.warns(UserWarning, match="no column 'w': its rows count alike"):
+            alike = model.evaluate(frame.drop(columns="w"))
+        assert alike == pytest.approx(model.evaluate(frame.assign(w=1.0)))
+        with pytest.raises(InputError, match="no column 'w'"):
+            model.leave_one_out(frame.drop(columns="w"))
+
+
 class TestScores:
     @pytest.mark.filterwarnings("ignore")
     def test_of_counts(self):
@@ -318,8 +348,8 @@ class TestWhatARowCarries:
         predicted = model.predict(frame)[seen]
         error = np.sqrt(np.mean((predicted["mean"] - frame["y"][seen]) ** 2))
         assert scores["root mean squared error"] == pytest.approx(error)
-        observed = interval_coverages(model.estimator, *model.encoded(frame))
-        assert observed[-1] == scores["95 % interval coverage"]
         X, y, side = model.encoded(frame)
+        found = scores_of(model.estimator.posterior_.predict(X, **side), y)
+        assert coverages(found, 0.95, np.ones(ROWS)) == scores["95 % interval coverage"]
         expected = model.estimator.score(X, y, censored=side["censored"])
         assert scores["concordance index of medians"] == pytest.approx(expected)

@@ -1,10 +1,13 @@
 """Scores of predictions on rows whose target is known."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import kstest
+from scipy.stats import binom, kstest
 
 import latentgp as lgp
 from latentgp.likelihoods.base import JointMarginals, Marginals
@@ -14,7 +17,7 @@ from latentgp.posteriors.predictive import _mean_of, _moments, _quantiles_of_few
 from latentgp.surfaces.evaluation import metrics
 from latentgp.surfaces.evaluation.draws import LatentDraws, scores_of_draws
 from latentgp.surfaces.evaluation.row_scores import RowScores, mixed
-from latentgp.surfaces.tables.scores import _crps, spread_evenly
+from latentgp.surfaces.tables.scores import _crps, distances, spread_evenly
 
 pytestmark = pytest.mark.usefixtures("x64")
 RNG = np.random.default_rng(0)
@@ -39,6 +42,36 @@ def test_crps_by_distribution_functions_is_that_of_many_quantiles(name):
     levels = (np.arange(199) + 0.5) / 199
     expected = metrics.crps_quantiles(y[seen], predictive.quantiles(levels)[seen])
     assert np.mean(_crps(y[seen], predictive, seen)) == pytest.approx(expected, rel=1e-3)
+
+
+def test_crps_of_a_mixture_is_not_that_of_its_moments():
+    X, y = np.linspace(0, 3, 20)[:, None], np.sin(np.arange(20.0))
+    parts = []
+    for noise in (0.01, 4.0):
+        model, key = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(noise)), jax.random.key(0)
+        data, held = lgp.Data(X, y), {"learn_hyperparameters": False}
+        parts.append(lgp.fit(model, data, key=key, method=lgp.ExactGP(), **held).posterior)
+    both, counts = lgp.Posterior.mixture(parts, [0.5, 0.5]), np.ones(20)
+    for posterior in (parts[0], both):
+        predictive, seen = posterior.predict(X), np.ones(20, bool)
+        estimator: Any = SimpleNamespace(posterior_=posterior)
+        found = distances(estimator, predictive, y, seen, counts)["CRPS"]
+        levels = (np.arange(999) + 0.5) / 999
+        expected = metrics.crps_quantiles(y, predictive.quantiles(levels))
+        assert found == pytest.approx(expected, rel=3e-3)
+
+
+def test_deviance_of_counts_among_trials_is_the_binomial():
+    X, trials = np.linspace(0, 3, 20)[:, None], np.full(20, 10.0)
+    y = np.round(5 + 4 * np.sin(np.arange(20.0)))
+    model, key = lgp.LatentGP(lgp.RBF(), lgp.Binomial()), jax.random.key(0)
+    data, held = lgp.Data(X, y, trials=trials), {"learn_hyperparameters": False}
+    posterior = lgp.fit(model, data, key=key, method=lgp.Laplace(), **held).posterior
+    estimator: Any = SimpleNamespace(posterior_=posterior)
+    predictive = posterior.predict(X, trials=trials)
+    found = distances(estimator, predictive, y, np.ones(20, bool), np.ones(20))
+    saturated = binom.logpmf(y, 10, y / 10) - binom.logpmf(y, 10, predictive.mean / 10)
+    assert found["binomial deviance"] == pytest.approx(2 * np.mean(saturated))
 
 
 ATOMS = {

@@ -344,7 +344,7 @@ def evaluate(
     for name, value in table_model.evaluate(frame, weights=weights, tell=tell).items():
         typer.echo(f"{name:32s} {value}" if isinstance(value, int) else f"{name:32s} {value:.4f}")
     if plot is not None:
-        written = calibration_picture(table_model, frame, plot, tell)
+        written = calibration_picture(table_model, frame, plot, weights, tell)
         typer.echo(f"Picture written to {written}.")
 
 

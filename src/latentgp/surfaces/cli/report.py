@@ -15,8 +15,10 @@ from latentgp.hyperparameters.summary import aligned
 from latentgp.runtime.progress import stepwise
 from latentgp.surfaces.estimators import GPClassifier, GPOrdinalClassifier
 from latentgp.surfaces.evaluation import plots
-from latentgp.surfaces.evaluation.comparison import LEVELS, ComparisonRow, interval_coverages
+from latentgp.surfaces.evaluation.comparison import LEVELS, ComparisonRow
 from latentgp.surfaces.evaluation.effects import Effects
+from latentgp.surfaces.evaluation.row_scores import scores_of
+from latentgp.surfaces.tables.scores import coverages
 from latentgp.surfaces.tables.values import Tell, warn
 
 if TYPE_CHECKING:
@@ -27,10 +29,14 @@ if TYPE_CHECKING:
 
 
 def calibration_picture(
-    model: "TableModel", frame: "pd.DataFrame", path: Path, tell: Tell = warn
+    model: "TableModel",
+    frame: "pd.DataFrame",
+    path: Path,
+    weights: str | None = None,
+    tell: Tell = warn,
 ) -> Path:
     """Reliability diagram of a classifier, interval calibration of a regressor."""
-    return plots.save_figure(_calibration(model, *model.encoded(frame, tell)), path)
+    return plots.save_figure(_calibration(model, *model.weighted(frame, tell, weights)), path)
 
 
 def lengthscales(model: "TableModel") -> str:
@@ -162,7 +168,11 @@ def comparison_picture(found: "Comparison", path: Path) -> Path:
 
 
 def _calibration(
-    model: "TableModel", X: np.ndarray, y: np.ndarray, side: dict[str, Any] | None = None
+    model: "TableModel",
+    X: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray | None,
+    side: dict[str, Any],
 ) -> Any:
     estimator = model.estimator
     if isinstance(estimator, GPClassifier | GPOrdinalClassifier):
@@ -170,6 +180,9 @@ def _calibration(
         given, classes = estimator.predict_proba(X), estimator.classes_
         shown = given[:, 1] if given.shape[1] == 2 else given
         event = f"{model.target} = {classes[-1]}"
-        return plots.reliability_diagram(None, y, shown, bins, classes=classes, event=event)
-    observed = interval_coverages(estimator, X, y, side or {})
+        known = {"classes": classes, "event": event, "sample_weight": weights}
+        return plots.reliability_diagram(None, y, shown, bins, **known)
+    predictive = estimator.posterior_.predict(X, **side)
+    counts = np.ones(len(y)) if weights is None else weights
+    observed = coverages(scores_of(predictive, y), LEVELS, counts)
     return plots.interval_calibration(None, LEVELS, observed, rows=len(y))

@@ -65,7 +65,7 @@ from latentgp.streams import with_noise_for_points
 from latentgp.surfaces.coefficients import Coefficients, GroupEffects
 from latentgp.surfaces.estimators.additive import AdditiveTerms
 from latentgp.surfaces.estimators.centred import CentredRows
-from latentgp.surfaces.estimators.fingerprints import fingerprints, sketch
+from latentgp.surfaces.estimators.fingerprints import are_known, fingerprints, with_known
 from latentgp.surfaces.estimators.initial_model import (
     NAMED,
     as_series,
@@ -204,7 +204,8 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             centre: the constant; zero unless the likelihood is one of y - f.
             notes: on what was chosen before.
         """
-        self.row_sketch_ = sketch(fingerprints(rows.merged.X, rows.merged.y))
+        found = fingerprints(rows.merged.X, rows.merged.y)
+        self.row_fingerprints_ = with_known(found, found[:0])
         has_level = not isinstance(self.kernel, AdditiveTerms) or self.kernel.has_level
         apart = is_learned_apart(self.mean)
         terms = self.kernel if isinstance(self.kernel, AdditiveTerms) else AdditiveTerms()
@@ -359,9 +360,8 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         if len(remembered.centres) < len(posterior.latent.centres):
             reason += f"; earlier ones are remembered through {len(remembered.centres)} points"
         self._keep(result, plain, reason, centre, self.verbose)
-        known = getattr(self, "row_sketch_", None)
-        if known is not None:
-            self.row_sketch_ = sketch(fingerprints(data.X, data.y), known)
+        known = getattr(self, "row_fingerprints_", None)
+        self.row_fingerprints_ = with_known(fingerprints(data.X, data.y), known)
         return self
 
     def _that_goes_on(self) -> Method:
@@ -428,7 +428,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             verbose=verbose,
             devices=devices,
         )
-        self.row_sketch_ = None
+        self.row_fingerprints_ = None
         reason = f"{rows.size} rows in batches, begun with {self.method_reason_}"
         self._keep(result, batches, reason, centre, verbose)
         return self
@@ -622,17 +622,31 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         check_leaves_out(self.mean)
         side = given(**side_information)
         self._check_sides(side, "leave_one_out")
-        return verb("leave_one_out")(
-            self.posterior_, self._rows(X, y, sample_weight, side, reset=False)
-        )
+        data = self._rows(X, y, sample_weight, side, reset=False)
+        rows = data.merged_rows().merged
+        known = are_known(self, rows.X, rows.y)
+        if known is not None and not known.all():
+            raise InputError(
+                f"{np.sum(~known)} of {known.size} different rows are none that were fitted; give "
+                "those of the fit."
+            )
+        return verb("leave_one_out")(self.posterior_, data)
 
-    def report(self, X: Any, y: Any, path: str | Path, **side_information: Any) -> Path:
+    def report(
+        self,
+        X: Any,
+        y: Any,
+        path: str | Path,
+        sample_weight: Any = None,
+        **side_information: Any,
+    ) -> Path:
         """Write a page about the fitted model: what it is, whether to trust it, what inputs do.
 
         Args:
             X: inputs, shape (N, D), or a data frame.
             y: targets; rows the model has learned from are predicted from the others.
             path: of the page, one file of HTML.
+            sample_weight: the rows' weights, if the fit had any.
             side_information: what belongs to each row, such as `exposure`.
 
         Returns:
@@ -643,7 +657,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         """
         check_is_fitted(self)
         self._need_inputs("report")
-        return verb("report")(self, path, X, y, **side_information)
+        return verb("report")(self, path, X, y, sample_weight, **side_information)
 
     def export(self, folder: str | Path, **settings: Any) -> Exported:
         """Write the predictions as files that need no latentgp: a Python file, StableHLO.

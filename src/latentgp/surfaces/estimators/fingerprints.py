@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jaxtyping import UInt
+from jaxtyping import Bool, UInt
 
-_KEPT = 256
-_NONE = np.uint64(2**64 - 1)
+_KEPT = 1 << 20  # eight megabytes
 
 
 def fingerprints(*columns: Any) -> UInt[np.ndarray, "N"]:
@@ -31,20 +30,23 @@ def fingerprints(*columns: Any) -> UInt[np.ndarray, "N"]:
     return found
 
 
-def sketch(found: UInt[np.ndarray, "N"], known: Any = None) -> UInt[np.ndarray, "known"]:
-    """The 256 least distinct fingerprints, of rows whose sketch is `known` too (Broder 1997)."""
-    every = np.unique(found if known is None else np.concatenate([found, known]))[:_KEPT]
-    return np.concatenate([every, np.full(_KEPT - len(every), _NONE)])
+def with_known(
+    found: UInt[np.ndarray, "N"], known: UInt[np.ndarray, "known"] | None
+) -> UInt[np.ndarray, "more"] | None:
+    """The distinct fingerprints of rows and of those that are known; None of more than 2^20."""
+    every = None if known is None else np.unique(np.concatenate([known, found]))
+    return every if every is not None and len(every) <= _KEPT else None
 
 
-def share_known(found: UInt[np.ndarray, "N"], known: UInt[np.ndarray, "known"]) -> float | None:
-    """Estimated share of rows that are among those of a sketch; None where none tells.
+def are_known(estimator: Any, X: Any, y: Any) -> Bool[np.ndarray, "N"] | None:
+    """Which rows an estimator has learned from; None where it does not remember.
 
     Example:
-        >>> import numpy as np
-        >>> rows = fingerprints(np.arange(4000.0))
-        >>> share_known(rows[:2000], sketch(rows)), share_known(rows[2000:], sketch(rows[:2000]))
-        (1.0, 0.0)
+        >>> import numpy as np, latentgp as lgp
+        >>> X = np.arange(6.0)[:, None]
+        >>> gp = lgp.GPRegressor(random_state=0).fit(X[:4], X[:4, 0])
+        >>> are_known(gp, X, X[:, 0])
+        array([ True,  True,  True,  True, False, False])
     """
-    telling = found[found <= known[-1]]
-    return float(np.mean(np.isin(telling, known))) if len(telling) else None
+    known = getattr(estimator, "row_fingerprints_", None)
+    return None if known is None else np.isin(fingerprints(X, y), known)

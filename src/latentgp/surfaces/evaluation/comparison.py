@@ -12,24 +12,22 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.choosing.registry import METHODS
-from latentgp.errors import InputError, ProcessLost
+from latentgp.errors import InputError, ProcessLost, refuse
 from latentgp.modules import stored, stored_as
 from latentgp.runtime.apart import apart
 from latentgp.runtime.progress import stepwise
 from latentgp.surfaces.estimators import (
     GPClassifier,
-    GPCountRegressor,
     GPOrdinalClassifier,
-    GPRegressor,
 )
 from latentgp.surfaces.evaluation import metrics, pilot
-from latentgp.surfaces.evaluation.row_scores import standard_error, total
+from latentgp.surfaces.evaluation.row_scores import error_of_mean, scores_of, total
 from latentgp.surfaces.tables import split_target
 from latentgp.surfaces.tables.model import TableModel
-from latentgp.surfaces.tables.scores import distances, transforms, uncensored
+from latentgp.surfaces.tables.scores import coverages, distances, uncensored
 from latentgp.surfaces.tables.start import TASKS, choose_task, taken_out
 from latentgp.surfaces.tables.targets import Task
-from latentgp.surfaces.tables.values import checked_frame, listed, texts_in
+from latentgp.surfaces.tables.values import checked_frame, column_of, known_column, listed, texts_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,8 +56,9 @@ class ComparisonRow(NamedTuple):
         error: root mean squared error, or of classes the share of wrong ones.
         absolute_error: mean absolute error; NaN of classes.
         crps: mean continuous ranked probability score; NaN of counts and classes.
-        deviance: mean Poisson deviance; NaN of all but counts.
-        coverage: share of rows inside their 95 % interval, as in `interval_coverages`, or of
+        deviance: mean deviance, Poisson's, or of trials the binomial; NaN of all but counts.
+        coverage: share of rows inside their 95 % interval, of counts and censored targets by
+            what is known of them, or of
             classes inside the smallest set of labels that has 95 % of the probability.
         calibration_error: mean distance of the coverage of intervals from their level, or of
             classes the expected calibration error.
@@ -183,7 +182,7 @@ def compare(
     usual = usual if said == "auto" and not representations else (str(said),)
     likelihoods = likelihoods or usual
     tried, notes = {}, []
-    known = np.flatnonzero(frame.index.isin(split.inputs.index))
+    known = np.flatnonzero(column_of(frame, known_column(frame, target)).notna())
     order = np.random.default_rng(seed).permutation(known)
     depths = [depths] if isinstance(depths, int) else depths
     if representations and depths:
@@ -202,6 +201,7 @@ def compare(
         raise InputError(f"{len(order)} row(s) are too few to hold some out: give more")
     train, test = frame.iloc[np.sort(order[held_out:])], frame.iloc[np.sort(order[:held_out])]
     weights = _weights(test, settings)
+    refuse({"weights are zero in all held-out rows: take another seed": not weights.any()})
     if chosen in ("classification", "ordinal"):
         known, asked = (set(texts_in(split_target(t, target).target)) for t in (train, test))
         if unseen := sorted(asked - known):
@@ -232,7 +232,7 @@ def compare(
         said = verdict(flat, deep, weights)
     fits.sort(key=lambda fit: (np.isnan(fit[0].nlpd), fit[0].nlpd))
     best = fits[0][1]
-    rows = [row._replace(standard_error=_error(nlpd - best, weights)) for row, nlpd in fits]
+    rows = [row._replace(standard_error=error_of_mean(nlpd - best, weights)) for row, nlpd in fits]
     compared = Comparison(chosen, tuple(rows), len(train), len(test), verdict=said)
     if not tried:
         return compared
@@ -302,13 +302,6 @@ def _weights(rows: "pd.DataFrame", settings: dict[str, Any]) -> Float[np.ndarray
     return np.ones(len(rows)) if column is None else taken_out(rows, column, "weights")[1]
 
 
-def _error(values: Float[np.ndarray, "N"], weights: Float[np.ndarray, "N"] | None = None) -> float:
-    """Standard error of the mean."""
-    weights = np.ones(len(values)) if weights is None else weights
-    rows = weights.sum()
-    return standard_error(values, weights) / float(np.sqrt(rows * (rows - 1))) if rows > 1 else _NAN
-
-
 def _scores(
     model: TableModel, test: "pd.DataFrame", weights: Float[np.ndarray, "N"]
 ) -> tuple[Float[np.ndarray, "N"], dict[str, float], int]:
@@ -330,15 +323,15 @@ def _scores(
     predictive = estimator.posterior_.predict(X, **side)
     nlpd, seen = -predictive.log_prob(y), uncensored(side, len(y))
     censored = int(np.sum(~seen))
-    far = distances(estimator, y, predictive, seen, weights) if weights[seen].any() else {}
-    coverages = interval_coverages(estimator, X, y, side, weights)
+    far = distances(estimator, predictive, y, seen, weights) if weights[seen].any() else {}
+    covered = coverages(scores_of(predictive, y), LEVELS, weights)
     scores = {
         "error": far.get("root mean squared error", _NAN),
         "absolute_error": far.get("mean absolute error", _NAN),
         "crps": far.get("CRPS", _NAN),
-        "deviance": far.get("Poisson deviance", _NAN),
-        "coverage": float(coverages[-1]),
-        "calibration_error": float(np.mean(np.abs(coverages - LEVELS))),
+        "deviance": next((far[name] for name in far if name.endswith("deviance")), _NAN),
+        "coverage": float(covered[-1]),
+        "calibration_error": float(np.mean(np.abs(covered - LEVELS))),
     }
     return nlpd, scores, censored
 
@@ -363,7 +356,7 @@ def verdict(
         return "There is no verdict on depth: it takes a fit without hidden layers, and one with."
     (one, of_one), (many, of_many) = best_shallow, best_deep
     ahead = of_one - of_many
-    mean, error = float(np.average(ahead, weights=weights)), _error(ahead, weights)
+    mean, error = float(np.average(ahead, weights=weights)), error_of_mean(ahead, weights)
     if not np.isfinite(error):
         return "There is no verdict on depth: one held-out row says nothing of the error."
     said = "pays" if mean > 2 * error else "does not pay"
@@ -379,24 +372,3 @@ def verdict(
 def _best(scored: Sequence[Scored]) -> Scored | None:
     fitted = [(row, nlpd) for row, nlpd in scored if not np.isnan(row.nlpd)]
     return min(fitted, key=lambda own: own[0].nlpd, default=None)
-
-
-def interval_coverages(
-    estimator: GPRegressor | GPCountRegressor,
-    X: np.ndarray,
-    y: np.ndarray,
-    side: dict[str, Any],
-    weights: Float[np.ndarray, "N"] | None = None,
-) -> np.ndarray:
-    """Share of rows inside their central interval, for each of `LEVELS`.
-
-    The interval of a count holds more than its level, as counts are whole. So theirs, and that of
-    censored targets, is of the randomised probability integral transform.
-    """
-    if isinstance(estimator, GPCountRegressor) or "censored" in side:
-        u = transforms(estimator.posterior_.predict(X, **side), y)
-        return np.average(np.abs(2 * u - 1)[:, None] <= LEVELS, axis=0, weights=weights)
-    intervals = (estimator.predict_interval(X, level, **side) for level in LEVELS)
-    return np.array(
-        [metrics.interval_coverage(y, *ends, sample_weight=weights) for ends in intervals]
-    )

@@ -217,3 +217,18 @@ def standard_error(values: Float[np.ndarray, "N"], weights: Float[np.ndarray, "N
     weights, values = weights[counted], values[counted]
     away = values - np.average(values, weights=weights)
     return float(np.sqrt(np.sum(weights * away**2)))
+
+
+def error_of_mean(
+    values: Float[np.ndarray, "N"], weights: Float[np.ndarray, "N"] | None = None
+) -> float:
+    """Standard error of a weighted mean, as rows differ; NaN of one row.
+
+    Whole weights are numbers of copies. Others are of (sum w)^2 / sum w^2 rows (Kish 1965).
+    """
+    weights = np.ones(len(values)) if weights is None else weights
+    copies = float(np.sum(weights))
+    rows = copies if np.all(weights % 1 == 0) else copies**2 / float(np.sum(weights**2))
+    if rows <= 1:
+        return float("nan")
+    return standard_error(values, weights) / float(np.sqrt(copies * (rows - 1)))

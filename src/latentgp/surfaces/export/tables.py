@@ -18,7 +18,7 @@ from latentgp.surfaces.tables.formula.encoder import FormulaEncoder
 from latentgp.surfaces.tables.formula.parser import parse
 from latentgp.surfaces.tables.notation import DateNotation, DurationNotation, NumberNotation
 from latentgp.surfaces.tables.start import SIDES
-from latentgp.surfaces.tables.values import parts_of_label
+from latentgp.surfaces.tables.values import parts_of_label, silent
 
 if TYPE_CHECKING:
     from latentgp.surfaces.tables.model import TableModel
@@ -40,7 +40,7 @@ def export_table_model(
 
     columns, X = _test_rows(model)
     frame = pd.DataFrame(columns)
-    answers = model.predict(frame, tell=_silent)
+    answers = model.predict(frame, tell=silent)
     estimator = model.estimator
     classes = estimator.classes_.tolist() if isinstance(estimator, LabelEstimator) else None
     one_latent = estimator.model_.likelihood.latent_size == 1
@@ -107,11 +107,11 @@ def _test_rows(model: TableModel) -> tuple[dict[str, list[Any]], np.ndarray]:
     for reach in (1.0, 0.3, 0.1, 0.03):
         columns = rows_to_test(model, reach)
         try:
-            return columns, model.encoder.encode(pd.DataFrame(columns), _silent)
+            return columns, model.encoder.encode(pd.DataFrame(columns), silent)
         except InputError:
             continue
     columns = rows_to_test(model, 0.0)
-    return columns, model.encoder.encode(pd.DataFrame(columns), _silent)
+    return columns, model.encoder.encode(pd.DataFrame(columns), silent)
 
 
 def rows_to_test(model: TableModel, reach: float) -> dict[str, list[Any]]:
@@ -164,7 +164,3 @@ def _numbers(column: NumberColumn, spread: float) -> list[Any]:
         ends = [pd.Timedelta(round(n), "D" if column.unit == "days" else "s") for n in numbers]
         return [(pd.Timestamp(column.origin) + end).isoformat() for end in ends]
     return [repr(n) for n in numbers.tolist()] if column.source == "text" else numbers.tolist()
-
-
-def _silent(what: str, more: str) -> None:
-    """Tells nobody."""

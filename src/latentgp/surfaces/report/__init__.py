@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import time
 from collections.abc import Sequence
@@ -11,9 +12,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from latentgp.errors import refuse
 from latentgp.rows.arrays import unmasked
 from latentgp.runtime.writing import check_writable, written_whole
 from latentgp.surfaces.estimators.base import GPEstimator
+from latentgp.surfaces.estimators.classifier import LabelEstimator
 from latentgp.surfaces.report import sections
 from latentgp.surfaces.report.baselines import Baseline, baselines
 from latentgp.surfaces.report.forecast import forecast
@@ -26,7 +29,7 @@ from latentgp.surfaces.report.terms import terms
 from latentgp.surfaces.tables.columns import NumberColumn
 from latentgp.surfaces.tables.encoder import TableEncoder
 from latentgp.surfaces.tables.model import TableModel
-from latentgp.surfaces.tables.values import Tell, warn
+from latentgp.surfaces.tables.values import Tell, text_of, warn
 
 __all__ = ["as_table_model", "write_report"]
 _MOST_COLUMNS = 40  # that variance shares are asked of
@@ -61,7 +64,7 @@ def write_report(
     """
     path = check_writable(Path(path))
     began = time.perf_counter()
-    rows = judged(model, frame)
+    rows = judged(model, frame, tell)
     predicted = time.perf_counter()
     asked = model.effects(rows.frame, tell)
     shares = asked.variance_shares() if 1 < len(asked.columns) <= _MOST_COLUMNS else None
@@ -98,13 +101,21 @@ def write_report(
 
 
 def as_table_model(
-    estimator: GPEstimator, X: Any, y: Any, target: str = "y", **side: Any
+    estimator: GPEstimator, X: Any, y: Any, sample_weight: Any = None, **side: Any
 ) -> "tuple[TableModel, pd.DataFrame]":
     """An estimator of arrays as the model of a table whose columns are those of X and the target.
 
     Side arrays hold what belongs to each row, such as `exposure`. Where a column of X has the name
-    of the target or of one of these, theirs is followed by an underscore.
+    of the target or of one of these, theirs is followed by an underscore. Labels become text.
+
+    Raises:
+        InputError: several outputs.
     """
+    refuse({"a report is of one output: fit each by itself": np.ndim(y) > 1 and np.shape(y)[1] > 1})
+    made_by = f"{estimator!r}.fit(X, y)"
+    if isinstance(estimator, LabelEstimator):
+        estimator = copy.copy(estimator)
+        estimator.classes_ = np.array([text_of(label) for label in estimator.classes_.tolist()])
     names = [str(name) for name in X.columns] if isinstance(X, pd.DataFrame) else None
     values = np.asarray(unmasked(X), dtype=np.float64)
     values = values[:, None] if values.ndim == 1 else values
@@ -112,11 +123,14 @@ def as_table_model(
     named = list(zip(names, values.T, strict=True))
     columns = [NumberColumn(name, "number", float(np.median(own)), False) for name, own in named]
     encoder, frame = TableEncoder(tuple(columns), ()), pd.DataFrame(dict(named))
-    sides = {name: _apart(name, names) for name, given in side.items() if given is not None}
-    target, spreads = _apart(target, names), tuple(np.std(values, axis=0).tolist())
-    beside = {column: side[name] for name, column in sides.items()}
-    frame = frame.assign(**beside, **{target: np.asarray(unmasked(y))})
-    how = {"spreads": spreads, "made_by": f"{estimator!r}.fit(X, y)"}
+    beside = {name: given for name, given in side.items() if given is not None}
+    sides = {name: _apart(name, names) for name in beside}
+    weights = None if sample_weight is None else _apart("weights", names)
+    target, spreads = _apart("y", names), tuple(np.std(values, axis=0).tolist())
+    frame = frame.assign(**{sides[name]: np.asarray(given) for name, given in beside.items()})
+    frame = frame if weights is None else frame.assign(**{weights: np.asarray(sample_weight)})
+    frame = frame.assign(**{target: np.asarray(unmasked(y)).reshape(len(values))})
+    how = {"spreads": spreads, "made_by": made_by, "weights": weights}
     return TableModel(estimator, encoder, target, (), sides, **how), frame  # type: ignore
 
 
@@ -126,7 +140,7 @@ def _apart(name: str, others: Sequence[str]) -> str:
 
 
 def report_of_estimator(
-    estimator: GPEstimator, path: str | Path, X: Any, y: Any, **side: Any
+    estimator: GPEstimator, path: str | Path, X: Any, y: Any, sample_weight: Any, **side: Any
 ) -> Path:
     """Write a page about an estimator of arrays: `write_report` of it as a table's model."""
-    return write_report(*as_table_model(estimator, X, y, **side), path)
+    return write_report(*as_table_model(estimator, X, y, sample_weight, **side), path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -43,7 +43,7 @@ def baselines(judged: Assessment) -> Iterator[Baseline]:
         of, same, linear = _shares, "one share for all rows", LogisticRegression(max_iter=1000)
     elif likelihood.targets == "count":
         of, same, linear = _counts, "one rate for all rows", PoissonRegressor(max_iter=1000)
-    yield of(judged, folds, same, None)
+    yield _by_folds(of, judged, folds, same, None)
     # Inputs of a linear model: the columns, one for each label of numbered ones.
     numbered = list(judged.model.encoder.numbered)
     labels = [np.unique(column) for column in judged.X[:, numbered].T]
@@ -54,97 +54,103 @@ def baselines(judged: Assessment) -> Iterator[Baseline]:
         X = np.concatenate([others, *of_labels], axis=1).astype(float)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its scores say what became of it
-            yield of(replace(judged, X=X), folds, "a linear model", linear)
+            yield _by_folds(of, replace(judged, X=X), folds, "a linear model", linear)
 
 
-def _classes(judged: Assessment, folds: np.ndarray, name: str, linear: Any) -> Baseline:
-    assert judged.classes is not None
-    numbers, classes = np.asarray(judged.data.y).astype(int), len(judged.classes)
-    given = np.zeros((len(numbers), classes))
-    for own, others, X in _apart(folds, judged.X):
-        if linear is None or len(np.unique(numbers[others])) < 2:
-            counted = np.bincount(numbers[others], minlength=classes) + 1.0
-            given[own] = counted / counted.sum()
-        else:
-            linear.fit(X[others], numbers[others])
-            given[np.ix_(own, linear.classes_)] = linear.predict_proba(X[own])
-    given = np.clip(given, 1e-9, None)
-    given /= given.sum(axis=1, keepdims=True)
-    return Baseline(name, np.log(given[np.arange(len(numbers)), numbers]), None, given)
-
-
-def _numbers(judged: Assessment, folds: np.ndarray, name: str, linear: Any) -> Baseline:
-    """Normal about the mean."""
-    y = judged.y.astype(float)
-    mean, density = np.zeros(len(y)), np.zeros(len(y))
-    for own, others, X in _apart(folds, judged.X):
-        at_all = np.full(len(y), np.mean(y[others]))
-        if linear is not None:
-            at_all = linear.fit(X[others], y[others]).predict(X)
-        mean[own] = at_all[own]
-        std = max(float(np.std(y[others] - at_all[others])), 1e-12)
-        density[own] = _normal(judged.data.select(own), mean[own], std)
-    return Baseline(name, density, mean)
-
-
-def _counts(judged: Assessment, folds: np.ndarray, name: str, linear: Any) -> Baseline:
-    """Negative-binomial of the others' over-dispersion, or Poisson, about a rate times exposure."""
-    y = judged.y.astype(float)
-    exposure = np.broadcast_to(judged.data.side_information.get("exposure", 1.0), y.shape)
-    mean, density = np.zeros(len(y)), np.zeros(len(y))
-    for own, others, X in _apart(folds, judged.X):
-        known, weights = y[others], exposure[others]
-        rates = np.full(len(y), known.sum() / weights.sum())
-        if linear is not None:
-            rates = linear.fit(X[others], known / weights, sample_weight=weights).predict(X)
-        at_all = np.maximum(rates * exposure, 1e-9)
-        mean[own], there = at_all[own], at_all[others]
-        excess = np.mean((known - there) ** 2 - there) / np.mean(there**2)
-        if excess <= 1e-6:
-            density[own] = stats.poisson.logpmf(y[own], mean[own])
-        else:
-            size = 1 / excess
-            density[own] = stats.nbinom.logpmf(y[own], size, size / (size + mean[own]))
-    return Baseline(name, density, mean)
-
-
-def _shares(judged: Assessment, folds: np.ndarray, name: str, linear: Any) -> Baseline:
-    """Beta-binomial of the others' over-dispersion, or binomial, of the trials."""
-    y = judged.y.astype(float)
-    trials = np.broadcast_to(judged.data.side_information.get("trials", 1.0), y.shape)
-    mean, density = np.zeros(len(y)), np.zeros(len(y))
-    for own, others, X in _apart(folds, judged.X):
-        known, of = y[others], trials[others]
-        share = np.full(len(y), known.sum() / of.sum())
-        if linear is not None and 0 < known.sum() < of.sum():
-            outcomes = np.repeat([1, 0], len(known))
-            weights = np.append(known, of - known)
-            linear.fit(np.tile(X[others], (2, 1)), outcomes, sample_weight=weights)
-            share = linear.predict_proba(X)[:, 1]
-        share = np.clip(share, 1e-9, 1 - 1e-9)
-        mean[own], p = trials[own] * share[own], share[others]
-        # The variance is n p q (1 + (n - 1) r).
-        excess = np.sum((known - of * p) ** 2 - of * p * (1 - p))
-        r = min(excess / max(np.sum(of * (of - 1) * p * (1 - p)), 1e-12), 0.99)
-        if r <= 1e-6:
-            density[own] = stats.binom.logpmf(y[own], trials[own], share[own])
-        else:
-            a, b = (part[own] * (1 / r - 1) for part in (share, 1 - share))
-            density[own] = stats.betabinom.logpmf(y[own], trials[own], a, b)
-    return Baseline(name, density, mean)
-
-
-def _apart(
-    folds: np.ndarray, X: Float[np.ndarray, "N D"]
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Rows of each fold, and the others; of one fold its own; inputs standardised by these."""
+def _by_folds(
+    law: Callable[..., tuple[np.ndarray, np.ndarray]],
+    judged: Assessment,
+    folds: np.ndarray,
+    name: str,
+    linear: Any,
+) -> Baseline:
+    """Rows of each fold by the others, of one fold by its own; inputs standardised by these."""
     from sklearn.preprocessing import StandardScaler
 
+    of_classes = judged.classes is not None
+    density = np.zeros(len(folds))
+    values = np.zeros((len(folds), len(judged.classes)) if of_classes else len(folds))
     for fold in np.unique(folds):
         own = folds == fold
         others = own if own.all() else ~own
-        scaled: Any = StandardScaler().fit(X[others]).transform(X)
-        yield own, others, scaled
+        X: Any = StandardScaler().fit(judged.X[others]).transform(judged.X)
+        density[own], values[own] = law(judged, X, own, others, linear)
+    return Baseline(name, density, *((None, values) if of_classes else (values,)))
+
+
+# Log densities of a fold's rows, and their means or probabilities, by the other rows.
+
+
+def _classes(
+    judged: Assessment, X: np.ndarray, own: np.ndarray, others: np.ndarray, linear: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    assert judged.classes is not None
+    numbers, weights = np.asarray(judged.data.y).astype(int), judged.weights[others]
+    given = np.zeros((int(own.sum()), len(judged.classes)))
+    if linear is None or len(np.unique(numbers[others])) < 2:
+        given += np.bincount(numbers[others], weights, given.shape[1]) + 1.0
+    else:
+        linear.fit(X[others], numbers[others], sample_weight=weights)
+        given[:, linear.classes_] = linear.predict_proba(X[own])
+    given = np.clip(given, 1e-9, None)
+    given /= given.sum(axis=1, keepdims=True)
+    return np.log(given[np.arange(len(given)), numbers[own]]), given
+
+
+def _numbers(
+    judged: Assessment, X: np.ndarray, own: np.ndarray, others: np.ndarray, linear: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Normal about the mean."""
+    y, weights = judged.y.astype(float), judged.weights[others]
+    mean = np.full(len(y), np.average(y[others], weights=weights))
+    if linear is not None:
+        mean = linear.fit(X[others], y[others], sample_weight=weights).predict(X)
+    off = y[others] - mean[others]
+    variance = np.average((off - np.average(off, weights=weights)) ** 2, weights=weights)
+    std = max(float(np.sqrt(variance)), 1e-12)
+    return _normal(judged.data.select(own), mean[own], std), mean[own]
+
+
+def _counts(
+    judged: Assessment, X: np.ndarray, own: np.ndarray, others: np.ndarray, linear: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Negative-binomial of the others' over-dispersion, or Poisson, about a rate times exposure."""
+    y, weights = judged.y.astype(float), judged.weights[others]
+    exposure = np.broadcast_to(judged.data.side_information.get("exposure", 1.0), y.shape)
+    known, of = y[others], exposure[others]
+    rates = np.full(len(y), weights @ known / (weights @ of))
+    if linear is not None:
+        rates = linear.fit(X[others], known / of, sample_weight=weights * of).predict(X)
+    mean = np.maximum(rates * exposure, 1e-9)
+    there, mean = mean[others], mean[own]
+    excess = (weights @ ((known - there) ** 2 - there)) / (weights @ there**2)
+    if excess <= 1e-6:
+        return stats.poisson.logpmf(y[own], mean), mean
+    return stats.nbinom.logpmf(y[own], 1 / excess, 1 / (1 + excess * mean)), mean
+
+
+def _shares(
+    judged: Assessment, X: np.ndarray, own: np.ndarray, others: np.ndarray, linear: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Beta-binomial of the others' over-dispersion, or binomial, of the trials."""
+    y, weights = judged.y.astype(float), judged.weights[others]
+    trials = np.broadcast_to(judged.data.side_information.get("trials", 1.0), y.shape)
+    known, of = y[others], trials[others]
+    share = np.full(len(y), weights @ known / (weights @ of))
+    if linear is not None and 0 < known.sum() < of.sum():
+        outcomes = np.repeat([1, 0], len(known))
+        each = np.append(weights * known, weights * (of - known))
+        linear.fit(np.tile(X[others], (2, 1)), outcomes, sample_weight=each)
+        share = linear.predict_proba(X)[:, 1]
+    share = np.clip(share, 1e-9, 1 - 1e-9)
+    p, share, trials = share[others], share[own], trials[own]
+    # The variance is n p q (1 + (n - 1) r).
+    excess = weights @ ((known - of * p) ** 2 - of * p * (1 - p))
+    r = min(excess / max(weights @ (of * (of - 1) * p * (1 - p)), 1e-12), 0.99)
+    if r <= 1e-6:
+        return stats.binom.logpmf(y[own], trials, share), trials * share
+    a, b = (part * (1 / r - 1) for part in (share, 1 - share))
+    return stats.betabinom.logpmf(y[own], trials, a, b), trials * share
 
 
 def _normal(rows: Data, mean: Float[np.ndarray, "N"], std: float) -> Float[np.ndarray, "N"]:

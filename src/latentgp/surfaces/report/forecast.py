@@ -15,7 +15,7 @@ from latentgp.surfaces.report.figures import new_axes, picture
 from latentgp.surfaces.report.judged import Assessment
 from latentgp.surfaces.report.page import Block, Figure, Section, Table, Text
 from latentgp.surfaces.tables.columns import NumberColumn, SeriesColumn
-from latentgp.surfaces.tables.values import column_of, texts_in
+from latentgp.surfaces.tables.values import column_of, silent, texts_in
 
 _LEVEL = 0.95
 _HORIZON = 0.2  # of the span of the rows
@@ -45,7 +45,7 @@ def forecast(judged: Assessment) -> Section | None:
         if by is not None:
             asked[by.name], of = label, f", {by.name} = {label}"
             drawn = drawn & (series == label).to_numpy()
-        found = model.predict(asked, _LEVEL, tell=lambda *_: None)
+        found = model.predict(asked, _LEVEL, tell=silent)
         axes, rows = new_axes(3.6), np.flatnonzero(drawn)
         rows = rows[evenly(len(rows), _DRAWN)] if len(rows) else rows
         if judged.classes is not None and len(judged.classes) > 2:

@@ -87,8 +87,9 @@ def _optimised(judged: Assessment, names: Names) -> list[Block]:
 def _around_optimum(judged: Assessment) -> Marginals:
     """Laplace's approximation, or an InputError that says what is in the way of it."""
     estimator = judged.model.estimator
-    if not judged.left_out:
-        raise InputError("That takes the rows of the fit, and these rows are new to the model.")
+    if not judged.whole:
+        new = "these rows are new to the model" if judged.seen == 0 else "these are not known to be"
+        raise InputError(f"That takes all rows of the fit and no others, and {new}.")
     history, count = estimator.history_, len(_entries(estimator, tuple(estimator.priors_)))
     if len(history.seconds) > 1:
         each = float(history.seconds[-1] - history.seconds[0]) / (len(history.seconds) - 1)

@@ -10,6 +10,7 @@ from latentgp.surfaces.evaluation.effects import VarianceShares
 from latentgp.surfaces.report.baselines import Baseline
 from latentgp.surfaces.report.judged import Assessment
 from latentgp.surfaces.report.page import Section, Text
+from latentgp.surfaces.tables.scores import coverages
 
 _NAMED = 6  # columns
 
@@ -39,13 +40,13 @@ def in_short(
 
 def _of_numbers(judged: Assessment, contenders: Sequence[Baseline]) -> str:
     """Size of the errors and width of the intervals, in the unit of the target."""
-    seen = judged.uncensored & np.isfinite(judged.log_density)
+    seen = judged.uncensored & ~np.isnan(judged.log_density)
     if judged.mean is None or not seen.any():
         return ""
     target, y = judged.model.target, judged.y.astype(float)
 
     def off(mean: np.ndarray) -> float:
-        return float(np.mean(np.abs(y[seen] - mean[seen])))
+        return float(np.average(np.abs(y[seen] - mean[seen]), weights=judged.weights[seen]))
 
     others = [
         f"{contender.name} by {off(contender.mean):.3g}"
@@ -59,9 +60,8 @@ def _of_numbers(judged: Assessment, contenders: Sequence[Baseline]) -> str:
         f"Predictions are off by {off(judged.mean):.3g} on average{rows}, in the unit of {target}"
         f"{beside}. In these rows {target} is from {y[seen].min():.4g} to {y[seen].max():.4g}."
     )
-    transform = judged.transform
-    if transform is not None and len(transform):
-        held = np.mean(np.abs(2 * transform - 1) <= 0.95)
+    if judged.transform is not None:
+        held = coverages(judged, 0.95, judged.weights)
         said += f" Intervals meant to hold 95 % of the values hold {100 * held:.0f} %."
     return said
 
@@ -72,12 +72,15 @@ def _of_classes(judged: Assessment, contenders: Sequence[Baseline]) -> str:
         return ""
     classes, y = judged.classes, judged.y
 
-    def right(probabilities: np.ndarray) -> str:
-        return f"{100 * np.mean(classes[np.argmax(probabilities, axis=1)] == y):.0f} %"
+    def share(values: np.ndarray) -> float:
+        return 100 * float(np.average(values, weights=judged.weights))
 
-    counts = np.array([np.sum(y == label) for label in classes])
-    frequent = classes[int(np.argmax(counts))]
-    others = [f"always saying {frequent} is right in {100 * counts.max() / len(y):.0f} %"]
+    def right(probabilities: np.ndarray) -> str:
+        return f"{share(classes[np.argmax(probabilities, axis=1)] == y):.0f} %"
+
+    shares = [share(y == label) for label in classes]
+    frequent = classes[int(np.argmax(shares))]
+    others = [f"always saying {frequent} is right in {max(shares):.0f} %"]
     others += [
         f"{contender.name} in {right(contender.probabilities)}"
         for contender in contenders[2:]
@@ -87,7 +90,7 @@ def _of_classes(judged: Assessment, contenders: Sequence[Baseline]) -> str:
     return (
         f"The classes are {_enumerated(list(map(str, classes)))}. The most probable one is right "
         f"in {right(judged.probabilities)} of the rows; for comparison, {_enumerated(others)}. "
-        f"What was observed had a probability of {100 * np.mean(own):.0f} % on average."
+        f"What was observed had a probability of {share(own):.0f} % on average."
     )
 
 

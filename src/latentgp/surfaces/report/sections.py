@@ -21,11 +21,13 @@ from latentgp.surfaces.evaluation.comparison import LEVELS
 from latentgp.surfaces.evaluation.effects import Dependence, Effects, VarianceShares, in_words
 from latentgp.surfaces.evaluation.plots import drawing
 from latentgp.surfaces.evaluation.protocols import HoldsDraws
+from latentgp.surfaces.evaluation.row_scores import error_of_mean
 from latentgp.surfaces.report.baselines import Baseline
 from latentgp.surfaces.report.figures import new_axes, picture
 from latentgp.surfaces.report.judged import Assessment
 from latentgp.surfaces.report.page import Block, Code, Section, Table, Text, Verdict
 from latentgp.surfaces.tables.model import TableModel
+from latentgp.surfaces.tables.scores import coverages
 
 _DRAWN = 800  # rows in a picture
 _WORST = 8
@@ -78,21 +80,22 @@ def scores(judged: Assessment, contenders: Sequence[Baseline]) -> Section:
         ),
         *(Verdict(False, warning) for warning in judged.warnings),
     ]
-    known, classes = np.isfinite(judged.log_density), judged.classes
-    scored = known & judged.uncensored
+    known, classes = ~np.isnan(judged.log_density), judged.classes
+    scored, weights = known & judged.uncensored, judged.weights
     heads, cells = ["", "log density a row"], []
     if judged.mean is not None:
         heads += ["root mean squared error", "mean absolute error"]
     elif classes is not None:
         heads += ["wrong class", "Brier score"]
     for name, log_density, mean, given in contenders:
-        own = [name, f"{np.mean(log_density[known]):.3f}"]
+        own = [name, f"{np.average(log_density[known], weights=weights[known]):.3f}"]
         if mean is not None:
             errors = metrics.root_mean_squared_error, metrics.mean_absolute_error
-            own += [f"{error(judged.y[scored], mean[scored]):.4g}" for error in errors]
+            given = judged.y[scored], mean[scored]
+            own += [f"{error(*given, sample_weight=weights[scored]):.4g}" for error in errors]
         elif given is not None and classes is not None:
-            wrong = np.mean(classes[np.argmax(given, axis=1)] != judged.y)
-            brier = metrics.brier_score(judged.y, given, classes=classes)
+            wrong = np.average(classes[np.argmax(given, axis=1)] != judged.y, weights=weights)
+            brier = metrics.brier_score(judged.y, given, classes=classes, sample_weight=weights)
             own += [f"{100 * wrong:.1f} %", f"{brier:.4f}"]
         cells.append(own)
     unit = f", in the unit of {judged.model.target}" if judged.mean is not None else ""
@@ -102,13 +105,19 @@ def scores(judged: Assessment, contenders: Sequence[Baseline]) -> Section:
     )
     blocks.append(Table(heads, cells, caption))
     gains = judged.log_density[known] - contenders[-1].log_density[known]
-    error = np.std(gains, ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else np.inf
-    gain, better = np.mean(gains), bool(np.mean(gains) > 2 * error)
-    said = (
-        f"It is {'' if better else 'not clearly '}ahead of {contenders[-1].name}: its log density "
-        f"is {gain:+.3f} nats a row apart, 95 % interval {gain - 2 * error:+.3f} to "
-        f"{gain + 2 * error:+.3f}."
-    )
+    impossible, better = int(np.sum(np.isneginf(gains))), False
+    said = f"It is behind {contenders[-1].name}: {impossible} row(s) have no density under it."
+    if not impossible:
+        gain, error = (
+            np.average(gains, weights=weights[known]),
+            error_of_mean(gains, weights[known]),
+        )
+        better = bool(gain > 2 * error)
+        said = (
+            f"It is {'' if better else 'not clearly '}ahead of {contenders[-1].name}: its log "
+            f"density is {gain:+.3f} nats a row apart, 95 % interval {gain - 2 * error:+.3f} to "
+            f"{gain + 2 * error:+.3f}."
+        )
     remedy = "Compare likelihoods and methods with `latentgp compare`, or keep the simpler one."
     blocks.append(Verdict(better, said, remedy))
     return Section("scores", "How good are the predictions?", blocks)
@@ -145,24 +154,24 @@ def calibration(judged: Assessment) -> Section | None:
                 "Of rows whose most probable class has a probability, the share that are of it;"
             )
         bins = int(np.clip(len(judged.y) // 30, 5, 15))
-        known = {"classes": classes, "event": event}
+        known = {"classes": classes, "event": event, "sample_weight": judged.weights}
         axes = plots.reliability_diagram(new_axes(4.8), judged.y, shown, bins, **known)
-        off, chance = _gaps(judged.y, shown, classes, bins)
+        off, chance = _gaps(judged, shown, bins)
         said = f"Probabilities of {what} are off by {100 * off:.1f} points on average"
         usual = f"of calibrated ones 95 % are off by less than {100 * chance:.1f}"
         alt, caption = f"Reliability diagram. {said}.", f"{caption} bars are 95 % of chance."
         blocks.append(_calibrated(off <= max(chance, 0.02), said, usual))
         blocks.append(picture(axes, "reliability", alt, caption))
-    transform = judged.transform
-    if transform is not None and len(transform):
+    if judged.transform is not None:
+        transform, weights = judged.transform
         level, rows = 0.95, len(transform)
-        covered = np.array([np.mean(np.abs(2 * transform - 1) <= each) for each in LEVELS])
-        held = float(np.mean(np.abs(2 * transform - 1) <= level))
+        covered = coverages(judged, LEVELS, judged.weights)
+        held = float(coverages(judged, level, judged.weights))
         error = np.sqrt(level * (1 - level) / rows)
         said = f"95 % intervals hold {100 * held:.1f} % of the targets"
         good = abs(held - level) <= max(3 * error, 0.02)
         axes = plots.interval_calibration(new_axes(4.4), LEVELS, covered, rows=rows)
-        histogram = plots.transform_histogram(new_axes(), transform)
+        histogram = plots.transform_histogram(new_axes(), transform, sample_weight=weights)
         inside = "Share of targets inside their interval, by level: on the diagonal if calibrated."
         fall = (
             "Where targets fall in their predictive law: level if calibrated, a hump if intervals "
@@ -198,8 +207,7 @@ def residuals(judged: Assessment) -> Section:
         caption = "Residuals in standard deviations against the prediction"
         said = f"{caption}: no pattern if the model is right; the line is a running median."
         blocks.append(picture(axes, "residuals", f"{caption}.", said))
-    densities = np.where(np.isfinite(judged.log_density), judged.log_density, np.inf)
-    worst = np.argsort(densities)[:_WORST]
+    worst = np.argsort(judged.log_density)[:_WORST]  # NaN last
     names = judged.model.encoder.column_names[:8]
     predicted_heads, predicted = _predicted(judged)
     rows = [
@@ -317,16 +325,17 @@ def _calibrated(good: bool, said: str, chance: str) -> Verdict:
     return Verdict(good, f"{said}; {chance}.", remedy)
 
 
-def _gaps(
-    y: np.ndarray, probabilities: np.ndarray, classes: np.ndarray, bins: int
-) -> tuple[float, float]:
+def _gaps(judged: Assessment, probabilities: np.ndarray, bins: int) -> tuple[float, float]:
     """Mean gap of the reliability diagram, and below what 95 % are of labels drawn from it."""
-    curve = metrics.reliability_curve(y, probabilities, bins, classes=classes)
+    weighted = {"sample_weight": judged.weights}
+    curve = metrics.reliability_curve(
+        judged.y, probabilities, bins, classes=judged.classes, **weighted
+    )
     stated = probabilities if probabilities.ndim == 1 else probabilities.max(axis=1)
     rng, gaps = np.random.default_rng(0), []
     for _ in range(_CALIBRATED):
         drawn = (rng.uniform(size=len(stated)) < stated).astype(int)
-        own = metrics.reliability_curve(drawn, stated, bins)
+        own = metrics.reliability_curve(drawn, stated, bins, **weighted)
         gaps.append(float(own.weight @ np.abs(own.probability - own.frequency)))
     off = float(curve.weight @ np.abs(curve.probability - curve.frequency))
     return off, float(np.quantile(gaps, 0.95))

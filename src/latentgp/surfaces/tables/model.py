@@ -73,6 +73,7 @@ from latentgp.surfaces.tables.values import (
     known_column,
     listed,
     name_of,
+    silent,
     text_of,
     texts_in,
     warn,
@@ -130,8 +131,9 @@ class TableModel:
         spreads: standard deviation of each encoded column in training, (D,).
         made_by: the call or command that fitted it; empty if nobody knows.
         places: columns that say where a row is, on the globe or a plane; None if none are known to.
-        training: a copy of the rows that were fitted and their column of weights, of a formula;
-            they stay in memory: `save` leaves them out.
+        weights: the column of row weights; None if the fit had none.
+        training: a copy of the rows that were fitted, of a formula; they stay in memory: `save`
+            leaves them out.
 
     Example:
         >>> import numpy as np, pandas as pd, latentgp as lgp
@@ -156,7 +158,8 @@ class TableModel:
     spreads: tuple[float, ...] = ()
     made_by: str = ""
     places: PlaceColumns | None = dataclasses.field(default=None, repr=False)
-    training: tuple[pd.DataFrame, str | None] | None = dataclasses.field(
+    weights: str | None = None
+    training: pd.DataFrame | None = dataclasses.field(
         default=None, repr=False, compare=False, metadata={"saved": False}
     )
 
@@ -244,10 +247,10 @@ class TableModel:
         estimator, X, y = started.estimator, started.X, started.y
         estimator.column_names = _names_of_effects(started.encoder)
         estimator.fit(X, y, sample_weight=started.weights, **started.side)
-        model = cls._made(started, target, sides)
+        model = cls._made(started, target, sides, weights)
         if formula is None:
             return model
-        return dataclasses.replace(model, training=(model.without_gaps(table), weights))
+        return dataclasses.replace(model, training=model.without_gaps(table))
 
     @classmethod
     @interruptible
@@ -321,7 +324,7 @@ class TableModel:
         frame = sample_of(files, _SAMPLED_ROWS)
         given = task, likelihood, weights, sides, order, leave_out, settings
         started = start(frame, target, *given, globe=globe, in_batches=True)
-        model, estimator = cls._made(started, target, sides), started.estimator
+        model, estimator = cls._made(started, target, sides, weights), started.estimator
         deep = estimator.depth != 1 or (own is not None and own.reads_batches)
         if deep and not (own is None or own.takes_layers):
             raise InputError(
@@ -373,12 +376,15 @@ class TableModel:
         return model
 
     @classmethod
-    def _made(cls, started: TableStart, target: str, sides: dict[str, str]) -> Self:
+    def _made(
+        cls, started: TableStart, target: str, sides: dict[str, str], weights: str | None
+    ) -> Self:
         """Model of an estimator that is fitted, or will be."""
         return cls(
             *(started.estimator, started.encoder, target, started.notes, sides, started.notation),
             spreads=tuple(np.std(started.X, axis=0).tolist()),
             places=started.places,
+            weights=None if weights is None else name_of(weights),
         )
 
     def _read(self, frame: Any) -> pd.DataFrame:
@@ -498,10 +504,7 @@ class TableModel:
         }
         likelihood = predictive.likelihood
         if len(classes) == 2 and self.task == "classification" and likelihood.latent_size == 1:
-            if isinstance(predictive, Predictive):
-                mean, variance = predictive.latent_mean[:, 0], predictive.latent_variance[:, 0]
-            else:  # draws
-                mean, variance = self.estimator.posterior_.predict_f(X)
+            mean, variance = predictive.latent_mean[:, 0], predictive.latent_variance[:, 0]
             reach = ndtri(upper_level) * np.sqrt(variance)
             lower, upper = _second_class(likelihood, np.stack([mean - reach, mean + reach]))
             second = f"probability_{classes[1]}"
@@ -523,6 +526,23 @@ class TableModel:
         X, y, _, side = self._rows(frame, tell)
         return X, y, side
 
+    def weighted(
+        self, frame: pd.DataFrame, tell: Tell = warn, weights: str | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, dict[str, np.ndarray]]:
+        """As `encoded`, with row weights before the side information; None without any.
+
+        Args:
+            frame: the rows.
+            tell: as in `predict`.
+            weights: the column of row weights; None for that of the fit, if the table has it.
+        """
+        if weights is None and self.weights is not None:
+            known = self.weights in self._read(frame)
+            weights = self.weights if known else None
+            if not known:
+                tell(f"the table has no column {self.weights!r}", ": its rows count alike")
+        return self._rows(frame, tell, weights)
+
     def _rows(
         self, frame: pd.DataFrame, tell: Tell, weights: str | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, dict[str, np.ndarray]]:
@@ -538,12 +558,12 @@ class TableModel:
         """Predict every row whose target is known from all others, as `GPRegressor.leave_one_out`.
 
         Args:
-            frame: the rows that were fitted.
-            weights: the column of row weights, if the fit had one.
+            frame: the rows that were fitted; those that a formula had gaps in are left out.
+            weights: a column of row weights; None for that of the fit.
             tell: as in `predict`.
 
         Raises:
-            InputError: a column of the fit that is missing.
+            InputError: a column of the fit that is missing; rows that were not fitted.
 
         Example:
             >>> import numpy as np, pandas as pd, latentgp as lgp
@@ -553,7 +573,8 @@ class TableModel:
             >>> model.leave_one_out(days).mean.shape
             (40,)
         """
-        X, y, own, side = self._rows(frame, tell, weights)
+        kept = self.without_gaps(frame, tell)
+        X, y, own, side = self._rows(kept, tell, weights or self.weights)
         return self.estimator.leave_one_out(X, y, own, **side)
 
     @staticmethod
@@ -572,7 +593,7 @@ class TableModel:
         Args:
             models: by name, fitted to the same rows.
             frame: these rows.
-            weights: the column of row weights, if the fits had one.
+            weights: a column of row weights; None for those of the fits.
             tell: as in `predict`.
 
         Raises:
@@ -620,17 +641,20 @@ class TableModel:
             {name: own.leave_one_out(tables[name], **given) for name, own in models.items()}
         )
 
-    def without_gaps(self, frame: Any) -> pd.DataFrame:
+    def without_gaps(self, frame: Any, tell: Tell = silent) -> pd.DataFrame:
         """The rows that a fit takes: those with a target, and a formula's without gaps.
 
         Args:
             frame: the rows, with the target.
+            tell: warns of gaps.
         """
         table: Any = self._read(frame)
         table = table[column_of(table, known_column(table, self.target)).notna().to_numpy()]
         if isinstance(self.encoder, FormulaEncoder):
             exposure = self.side_columns.get("exposure")
-            table, _ = rows_without_gaps(table, self.encoder.formula, exposure)
+            table, left = rows_without_gaps(table, self.encoder.formula, exposure)
+            for note in left:
+                tell(note, "")
         return table
 
     @double_precision
@@ -700,9 +724,9 @@ class TableModel:
                     "the rows of the fit are not in memory, as of a model that was read from a "
                     "file: give them as frame"
                 )
-            frame, weights = self.training
+            frame = self.training
         kept = self.without_gaps(frame)
-        X, y, own, side = self._rows(kept, once(), weights)
+        X, y, own, side = self._rows(kept, once(), weights or self.weights)
         if isinstance(self.estimator, LabelEstimator):
             y = self.estimator.numbered(y)
         return kept, Data(X, y, weights=own, **side)
@@ -720,7 +744,7 @@ class TableModel:
         Args:
             frame: the rows that were fitted; None for those in memory, which a file of the model
                 does not have.
-            weights: the column of row weights, if the fit had one; of rows in memory it is known.
+            weights: a column of row weights; None for that of the fit.
             degrees: of freedom, with Gaussian noise and fixed effects that are integrated over:
                 "satterthwaite" (Kuznetsova, Brockhoff & Christensen 2017); "kenward-roger", with
                 their covariance (Kenward & Roger 1997), of at most 2,000 rows; "normal", which
@@ -1071,10 +1095,10 @@ class TableModel:
         Args:
             frame: the rows.
             weights: a column of row weights, such as how often a row of a table of frequencies
-                was seen.
+                was seen; None for that of the fit, if the table has it.
             tell: as in `predict`.
         """
-        X, y, own, side = self._rows(frame, tell, weights)
+        X, y, own, side = self.weighted(frame, tell, weights)
         if isinstance(self.estimator, LabelEstimator):
             return classification_scores(self.estimator, X, y, own)
         predictive = self.estimator.posterior_.predict(X, **side)

@@ -485,6 +485,10 @@ def warn(what: str, more: str) -> None:
     warnings.warn(what + more, UserWarning, stacklevel=4)
 
 
+def silent(what: str, more: str) -> None:
+    """Tell nobody."""
+
+
 def once(tell: Tell = warn) -> Tell:
     """Reporter that passes each message on once, for tables read in parts."""
     told: set[str] = set()

@@ -31,6 +31,7 @@ def reliability_diagram(
     *,
     classes: ArrayLike | None = None,
     event: str | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> Axes:
     """Draw observed frequency against stated probability, with 95 % Wilson bars a bin.
 
@@ -46,6 +47,7 @@ def reliability_diagram(
         classes: (K,) the class of each column; None means 0 .. K-1.
         event: what flat probabilities are of, for instance "outcome = well"; None is the second
             class.
+        sample_weight: (N,) weights of the rows, not negative.
 
     Raises:
         InputError: as `latentgp.surfaces.evaluation.metrics.reliability_curve`.
@@ -54,7 +56,9 @@ def reliability_diagram(
         >>> reliability_diagram(None, [0, 1], [0.2, 0.7], event="rain").get_ylabel()
         'share of rows with rain'
     """
-    curve = reliability_curve(labels, probabilities, bins, classes=classes)
+    curve = reliability_curve(
+        labels, probabilities, bins, classes=classes, sample_weight=sample_weight
+    )
     gap = float(curve.weight @ np.abs(curve.probability - curve.frequency))
     lower, upper = wilson_interval(curve.frequency, curve.rows)
     ax = axes_of(ax, (4.8, 4.8))
@@ -123,7 +127,13 @@ def interval_calibration(
     return tidy(ax, "nominal coverage of the interval", "observed coverage")
 
 
-def transform_histogram(ax: Axes | None, transform: ArrayLike, *, bins: int = 10) -> Axes:
+def transform_histogram(
+    ax: Axes | None,
+    transform: ArrayLike,
+    *,
+    bins: int = 10,
+    sample_weight: ArrayLike | None = None,
+) -> Axes:
     """Draw probability integral transforms as a histogram: level if the model is calibrated.
 
     The band holds the bars of 95 % of calibrated models, each bar by itself.
@@ -132,6 +142,7 @@ def transform_histogram(ax: Axes | None, transform: ArrayLike, *, bins: int = 10
         ax: axes to draw on, None for a new figure.
         transform: (N,) probabilities of targets of at most those seen, in [0, 1].
         bins: number of equally wide bins.
+        sample_weight: (N,) weights of the rows, not negative.
 
     Raises:
         InputError: a transform that leaves [0, 1].
@@ -145,9 +156,10 @@ def transform_histogram(ax: Axes | None, transform: ArrayLike, *, bins: int = 10
     (transform,) = equally_long(transform=transform)
     if not ((transform >= 0) & (transform <= 1)).all():
         raise InputError("transform leaves [0, 1]: pass probabilities")
-    counts, edges = np.histogram(transform, bins, (0.0, 1.0))
-    usual = transform.size / bins
-    low, high = binom.ppf([0.025, 0.975], transform.size, 1 / bins) / usual
+    weights = None if sample_weight is None else np.asarray(sample_weight)
+    counts, edges = np.histogram(transform, bins, (0.0, 1.0), weights=weights)
+    usual = counts.sum() / bins
+    low, high = binom.ppf([0.025, 0.975], transform.size, 1 / bins) / (transform.size / bins)
     ax = axes_of(ax, (6.4, 3.8))
     ax.axhspan(low, high, color=GREY, alpha=0.18, linewidth=0, label="95 % of calibrated models")
     ax.bar(edges[:-1], counts / usual, 0.94 / bins, align="edge", color=BLUE, zorder=2)
