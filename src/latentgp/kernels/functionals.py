@@ -6,6 +6,7 @@ averages over an interval by Gauss-Legendre quadrature in the difference of two 
 
 from __future__ import annotations
 
+from functools import singledispatch
 from typing import Any
 
 import equinox as eqx
@@ -121,10 +122,10 @@ class Functionals(SeesColumns, Kernel):
         moved = np.flatnonzero(np.any(rows.direction != 0, axis=0))
         if moved.size and not self.derivatives:
             raise InputError("Rows have derivatives: leave Functionals(derivatives=False) out.")
-        rough = _rough_along(self.kernel, set(moved.tolist()))
-        if rough is not None:
+        found = rough_along(self.kernel, set(moved.tolist()))
+        if found is not None:
             raise InputError(
-                f"Functions of {type(rough).__name__} have no derivative that the kernel gives; "
+                f"Functions of {type(found).__name__} have no derivative that the kernel gives; "
                 "take RBF, Matern32 or Matern52 for rows of derivatives."
             )
         if np.any(rows.width != 0) and self.average_along is None:
@@ -253,21 +254,42 @@ def _inside(kernel: Kernel) -> tuple[Kernel, ...]:
     return (kernel.kernel,) if isinstance(kernel, Scaled | InputWarping) else ()
 
 
-def _rough_along(kernel: Kernel, columns: set[int]) -> Kernel | None:
-    """A part of the kernel without derivatives along some of the columns, if there is one."""
-    if not columns:
-        return None
-    if isinstance(kernel, ActiveDimensions):
-        seen = {i for i, column in enumerate(kernel.dimensions) if column in columns}
-        return _rough_along(kernel.kernel, seen)
-    if isinstance(kernel, MetricKernel):
-        columns = columns & {*kernel.dimensions}
-    if isinstance(kernel, OnSphere | MetricKernel):
-        return _rough_along(kernel.kernel, {0} if columns else set())
-    rough = (_rough_along(part, columns) for part in _inside(kernel))
-    if isinstance(kernel, _ROUGH) or (isinstance(kernel, MaternHalfInteger) and not kernel.degree):
-        return kernel
+@singledispatch
+def rough_along(kernel: Kernel, columns: set[int]) -> Kernel | None:
+    """A part of a kernel without derivatives along some of its columns; None if there is none."""
+    parts = jax.tree.leaves(kernel, is_leaf=lambda k: isinstance(k, Kernel) and k is not kernel)
+    rough = (rough_along(part, columns) for part in parts if isinstance(part, Kernel))
     return next((part for part in rough if part is not None), None)
+
+
+@rough_along.register
+def _(kernel: ActiveDimensions, columns: set[int]) -> Kernel | None:
+    seen = {i for i, column in enumerate(kernel.dimensions) if column in columns}
+    return rough_along(kernel.kernel, seen)
+
+
+@rough_along.register
+def _(kernel: MetricKernel, columns: set[int]) -> Kernel | None:
+    return rough_along(kernel.kernel, {0} if columns & {*kernel.dimensions} else set())
+
+
+@rough_along.register
+def _(kernel: OnSphere, columns: set[int]) -> Kernel | None:
+    return rough_along(kernel.kernel, {0} if columns else set())
+
+
+@rough_along.register
+def _(kernel: MaternHalfInteger, columns: set[int]) -> Kernel | None:
+    return None if kernel.degree or not columns else kernel
+
+
+def rough(kernel: Kernel, columns: set[int]) -> Kernel | None:
+    """The kernel itself, whose functions have no derivatives."""
+    return kernel if columns else None
+
+
+for _kind in _ROUGH:
+    rough_along.register(_kind, rough)
 
 
 def _of_differences(kernel: Kernel, column: int) -> bool:

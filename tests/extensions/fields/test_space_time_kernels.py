@@ -8,6 +8,7 @@ from scipy.special import gamma, kv
 from scipy.stats import multivariate_normal
 
 import latentgp as lgp
+from latentgp import functionals
 from latentgp.errors import InputError
 from latentgp.extensions.neighbours.search import coordinates
 from latentgp.kernels import (
@@ -221,3 +222,27 @@ def test_a_correlation_of_zero_has_its_slope(x64, gap):
     of = jax.value_and_grad(lambda rho: AR1(rho)(np.zeros(1), np.array([gap])))
     value, slope = of(jnp.asarray(0.0))
     np.testing.assert_allclose([value, slope], [gap == 0, gap == 1], atol=1e-20)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("kernel", "along", "rough"),
+    [
+        (Gneiting(lgp.Matern12().on(1), TemporalDecay(0)), 1, "Matern12"),
+        (Gneiting(lgp.Matern32().on(1), TemporalDecay(0)), 0, "Gneiting"),
+        (Gneiting(lgp.Matern32().on(1), TemporalDecay(0)), 1, None),
+        (Gneiting(PoweredExponential().on(1), TemporalDecay(0)), 1, "PoweredExponential"),
+        (Anisotropic(lgp.Matern12()), 0, "Matern12"),
+        (RandomWalk().on(0) * lgp.RBF().on(1), 0, "RandomWalk"),
+        (RandomWalk().on(0) * lgp.RBF().on(1), 1, None),
+        (AR1().on(0) + lgp.RBF().on(1), 0, "AR1"),
+    ],
+)
+def test_derivatives_of_rough_functions_are_refused(kernel, along, rough):
+    rows = functionals.derivatives(np.array([[1.0, 0.3], [2.0, 0.7]]), along)
+    whole = lgp.Functionals(kernel, columns=2)
+    if rough is None:
+        whole.check_points(rows)
+    else:
+        with pytest.raises(InputError, match=f"Functions of {rough} have no derivative"):
+            whole.check_points(rows)

@@ -16,6 +16,7 @@ from latentgp.extensions.fields.kernels.anisotropy import Anisotropic
 from latentgp.extensions.neighbours.search import coordinates
 from latentgp.hyperparameters.base import SeesColumns, parameter
 from latentgp.kernels.base import ActiveDimensions, Kernel
+from latentgp.kernels.functionals import rough, rough_along
 from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import (
     RBF,
@@ -201,3 +202,13 @@ def _(kernel: Gneiting, X: Inputs, reference: Array) -> Array:
     fallen = jnp.expm1(1 / kernel._decay(space.shape[1])) ** (0.5 / time.smoothness)
     lags = X[:, time.dimensions] - jnp.mean(reference[:, time.dimensions], axis=0)
     return jnp.concatenate([space, lags / (time.lengthscale * fallen)], axis=1)
+
+
+@rough_along.register
+def _(kernel: Gneiting, columns: set[int]) -> Kernel | None:
+    """In time it is rough, but for a smoothness of one."""
+    in_time = columns & {*kernel.time.dimensions}
+    return kernel if in_time else rough_along(kernel.space, columns)
+
+
+rough_along.register(PoweredExponential, rough)

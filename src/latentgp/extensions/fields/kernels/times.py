@@ -15,6 +15,7 @@ from latentgp.extensions.state_space.kernels import StateSpace, Transition, stat
 from latentgp.extensions.state_space.lanes import UnrolledMatrix, identity
 from latentgp.hyperparameters.base import parameter
 from latentgp.kernels.base import Kernel, same_variance
+from latentgp.kernels.functionals import rough, rough_along
 from latentgp.kernels.index import check_one_column
 from latentgp.modules import stored
 from latentgp.typing import Array, Values
@@ -25,6 +26,9 @@ class _OfTime(Kernel):
 
     def check_inputs(self, columns: int) -> None:
         check_one_column(self, columns, "times")
+
+
+rough_along.register(_OfTime, rough)
 
 
 class AR1(_OfTime):
