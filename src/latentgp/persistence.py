@@ -51,6 +51,7 @@ _FORMER_FIELDS: dict[str, dict[str, str]] = {
     "GibbsSampling": {"alpha": "power"},
     "CoupledInducingPosterior": {"points": "variables"},
     "InducingPosterior": {"deficit": "trace_term", "points": "variables"},
+    "Smooth": {"beside": "columns"},
     "StreamingPrior": {"points": "centres"},
 }
 
@@ -264,7 +265,11 @@ def _decode(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
     for old, new in _FORMER_FIELDS.get(_class_name(tree["object"]), {}).items():
         if old in fields:
             value = fields.pop(old)
-            fields[new] = _findings_of_before(value, fields) if new == "findings" else value
+            if new == "findings":
+                value = _findings_of_before(value, fields)
+            elif new in fields:  # which has both
+                value = (*fields[new], *value)
+            fields[new] = value
     if make := _FORMER_CLASSES.get((_class_name(tree["object"]), *sorted(fields))):
         return make(fields)
     cls = _resolve(tree["object"])

@@ -17,6 +17,7 @@ from safetensors.numpy import load_file, save_file
 import latentgp as lgp
 from latentgp import InputError, persistence
 from latentgp.representations.inducing.stream import StreamingPrior
+from latentgp.surfaces.estimators.additive import Smooth
 from latentgp.surfaces.tables.model import TableModel
 
 _generator = np.random.default_rng(0)
@@ -100,6 +101,14 @@ def test_a_field_that_the_file_does_not_know_has_its_default():
     loaded = persistence._decode(written, {})
     assert loaded == method
     assert jax.tree.structure(loaded) == jax.tree.structure(method)
+
+
+def test_columns_beside_those_on_the_globe_are_among_them():
+    fields = {"beside": {"tuple": [3, 0]}, "columns": {"tuple": [1, 2]}, "kernel": "globe"}
+    written = {"object": "latentgp.Smooth", "fields": fields | {"on_globe": "matern32"}}
+    assert persistence._decode(written, {}) == Smooth((1, 2, 3, 0), "globe")
+    alone = {"object": "latentgp.Smooth", "fields": fields | {"beside": {"tuple": []}}}
+    assert persistence._decode(alone, {}) == Smooth((1, 2), "globe")
 
 
 def test_a_class_is_found_under_its_former_name():
