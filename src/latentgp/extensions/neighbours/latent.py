@@ -36,7 +36,7 @@ from latentgp.extensions.neighbours.latent_slopes import (
 )
 from latentgp.extensions.neighbours.latent_solves import diagonal_of, mean_by_kept, solved
 from latentgp.extensions.neighbours.levels import Levels, levels_of
-from latentgp.extensions.neighbours.near import NearRows, sees_all_round
+from latentgp.extensions.neighbours.near import NearRows
 from latentgp.extensions.neighbours.near_draws import NearDraws
 from latentgp.extensions.neighbours.prior import (
     Regression,
@@ -51,18 +51,20 @@ from latentgp.extensions.neighbours.root import (
     SparseWhitening,
     preconditioned,
 )
-from latentgp.extensions.neighbours.search import far_and_near
+from latentgp.extensions.neighbours.search import PLACE_COLUMNS, far_and_near
 from latentgp.kernels import LatentKernel
 from latentgp.posteriors.draws_at_rows import at_rows
 from latentgp.representations.base import SiteUpdate
 from latentgp.representations.site_form import SiteForm
-from latentgp.representations.traits import Traits
+from latentgp.representations.traits import Products, Traits
 from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.sites.coupled import Sites
 from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array, Inputs, PerRow, RandomKey, RowLatents, Scalar
+
+_A_PAIR = 3_000  # of neighbours of a row, in products: measured
 
 
 class RowPrior(NamedTuple):
@@ -300,6 +302,7 @@ class LatentNeighbours(NearestRows):
         return dataclasses.replace(
             super().traits,
             estimates_evidence=found is None or len(found.rows) * self.latents > self.exact_up_to,
+            products=Products(_A_PAIR * self.number**2),
             notes=(
                 f"Each latent sees the {self.number} neighbours that are nearest at the "
                 "hyper-parameters where chains start, whatever length-scales these draw.",
@@ -313,9 +316,8 @@ class LatentNeighbours(NearestRows):
     def on_some_rows(
         self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, number: int
     ) -> tuple[Int[np.ndarray, "M"], "LatentNeighbours"]:
-        """Of a few coordinates some in patches: neighbours there are as near as among all rows."""
-        few = sees_all_round(number, X.shape[1], self.seen)
-        patches = few and number < len(X)
+        """Of places some in patches: neighbours there are as near as among all rows."""
+        patches = X.shape[1] <= PLACE_COLUMNS and number < len(X)
         rows = far_and_near(np.asarray(X), number) if patches else evenly(len(X), number)
         return rows, self
 

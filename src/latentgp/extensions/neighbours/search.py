@@ -35,6 +35,7 @@ _NUMBERS_AT_ONCE, _DISTANCES_AT_ONCE = 1 << 24, 1 << 22
 # Coordinates of which a tree is slower than all distances, and that of few rows alone.
 _MANY, _SEVERAL, _FEW_ROWS = 40, 15, 30_000
 _BLOCK = 32
+PLACE_COLUMNS = 3  # inputs, at most, of places and times, of which points say too little
 
 
 @singledispatch
