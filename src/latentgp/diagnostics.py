@@ -188,7 +188,10 @@ def diagnose(
         f"{error:.2g} nats"
     )
     kind = None if learned is None else learned.kind
-    notes = latent.notes
+    notes, part = latent.notes, getattr(method, "search", None)
+    if learned is not None and part is not None and part.rows < data.size:
+        of = f"at most {part.rows:,} of {data.size:,} rows"
+        notes = (f"Hyper-parameters are learned from {of}.", *notes)
     short = kind == "short"
     if learned is not None and short:
         gains = np.diff(np.unique(np.fmax.accumulate([record.value for record in records])))

@@ -22,6 +22,7 @@ from latentgp.site_inference.methods.augmented import AugmentedVI
 from latentgp.site_inference.methods.base import ShortSearch
 from latentgp.site_inference.methods.exact import CollapsedVI, ExactGP
 from latentgp.site_inference.methods.expectation_propagation import ExpectationPropagation
+from latentgp.site_inference.methods.laplace import Laplace
 from latentgp.site_inference.methods.variational import VariationalInference
 
 _DENSE_REGRESSION = 2_000
@@ -44,6 +45,7 @@ class Offer(NamedTuple):
     representation: Representation
     why: str  # what it is of, in words
     exactness: str = ""  # what Gaussian noise makes of it, in words
+    at_mode: bool = False  # whether sites that move are those of the mode, as others take long
 
 
 class Choice(NamedTuple):
@@ -63,7 +65,9 @@ class Choice(NamedTuple):
         """
         rows, inputs = shape
         own: Any = self.method
-        a_row = own.representation.traits.products if own.makes_sites else None
+        if not own.makes_sites:
+            return self
+        a_row = own.settled(model, rows).algorithm(model).representation.traits.products
         if a_row is None:
             return self
         number = own.representation.number
@@ -79,6 +83,8 @@ class Choice(NamedTuple):
         if final > budget / 2 and batches:
             why = f"in batches, as the posterior of all rows at once takes some {final:.0f} s"
             return Choice(answer("batches")(own), f"{self.reason}; {why}")
+        # Beside a posterior that takes long a search may, too.
+        budget = max(budget, (2.0 if seconds is None else 1.25) * final)
         part = max(int(rows * (budget - final) / search), 20 * number)  # 20 rows a point at least
         if part >= rows:
             return self
@@ -175,10 +181,11 @@ def _by_moments(choice: Choice, model: LatentGP, rows: int, few: bool) -> Choice
 def that_goes_on(method: Any, model: LatentGP) -> Method:
     """The method for further rows, or for batches, where "auto" has chosen one for all rows.
 
-    Moments are matched with all rows at hand; the bound of the same sites goes on with any.
+    Moments are matched and modes found with all rows at hand; the bound of the same sites goes on
+    with any.
     """
-    moments = type(method) is ExpectationPropagation and model.likelihood.is_positive
-    return VariationalInference(method.representation) if moments else method
+    by_all = type(method) in (ExpectationPropagation, Laplace) and model.likelihood.is_positive
+    return VariationalInference(method.representation) if by_all else method
 
 
 def choose_method(
@@ -196,7 +203,7 @@ def choose_method(
     representation, why = chosen.representation, chosen.why
     exactly = f"{why}{chosen.exactness}"
     # What chains and black boxes take.
-    _, points, of_points, exactness = own[-1]
+    _, points, of_points, exactness, _ = own[-1]
     moves = isinstance(representation, SamplesCoefficients)
     if exact and isinstance(model.likelihood, LeastSquares) and isinstance(representation, Dense):
         return Choice(
@@ -219,6 +226,8 @@ def choose_method(
         ),
     }.get(usual, (VariationalInference, "quadrature sites have the tighter bound"))
     otherwise = None if moves else Choice(method(points), f"{of_points}; {gain}")
+    if chosen.at_mode:
+        method, gain = Laplace, "the curvature at the mode takes few variances"
     return Choice(method(representation), f"{why}; {gain}", otherwise)
 
 

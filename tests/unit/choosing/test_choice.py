@@ -7,6 +7,7 @@ import pytest
 import latentgp as lgp
 from latentgp.choosing import choice
 from latentgp.choosing.choice import choose_method, treating
+from latentgp.extensions.neighbours import offers
 
 REGRESSION = lgp.LatentGP(lgp.RBF(), lgp.Gaussian())
 CLASSES = lgp.LatentGP(lgp.RBF(), lgp.Bernoulli())
@@ -108,6 +109,41 @@ def test_regression_is_by_neighbours_and_by_points_where_these_are_needed():
         assert isinstance(by_points.method.representation, lgp.Inducing)
 
 
+@pytest.mark.parametrize("likelihood", [lgp.Bernoulli(), lgp.Poisson()])
+def test_counts_and_classes_at_many_places_are_by_neighbours_of_latents(likelihood):
+    model = lgp.LatentGP(lgp.Matern32(), likelihood)
+    for shape in ((3_000, 2), (20_000, 3), (200_000, 2)):
+        chosen = choice.choose_for(model, shape, searched=True)
+        assert isinstance(chosen.method, lgp.Laplace)
+        assert chosen.method.representation == lgp.Neighbours()
+        for hyperparameters in ("integrate", "sample"):
+            by_rows = choose_method(model, shape[0], None, shape[1])
+            assert "200 inducing points" in treating(hyperparameters, by_rows, model).reason
+    for shape in ((1_500, 2), (20_000, 8), (20_000, 1), (400_000, 2)):
+        chosen = choice.choose_for(model, shape, searched=True).method
+        assert not isinstance(chosen, lgp.Laplace)
+    assert not isinstance(choose_method(model, 20_000, 50, 2).method, lgp.Laplace)
+    grouped = lgp.LatentGP(lgp.Matern32().on(0, 1) + lgp.SameGroup().on(2), likelihood)
+    assert not isinstance(choose_method(grouped, 20_000, None, 3).method, lgp.Laplace)
+
+
+@pytest.mark.parametrize("likelihood", [lgp.Softmax(3), lgp.StudentT(), lgp.BayesianSVM()])
+def test_latents_that_are_several_or_have_several_modes_are_not(likelihood):
+    model = lgp.LatentGP(lgp.Matern32(), likelihood)
+    assert not isinstance(choose_method(model, 20_000, None, 2).method, lgp.Laplace)
+
+
+def test_a_search_takes_as_long_as_a_posterior_that_takes_long():
+    """Unless seconds are given, which it keeps to as far as it can."""
+    model = lgp.LatentGP(lgp.Matern32(), lgp.Bernoulli())
+    rows = [
+        choice.choose_for(model, (200_000, 2), searched=True, seconds=seconds).method.search.rows
+        for seconds in (None, 60.0, 600.0)
+    ]
+    assert 10_000 < rows[0] < 60_000
+    assert rows[1] < rows[0] < rows[2] < 200_000
+
+
 def test_a_search_by_neighbours_keeps_to_a_budget():
     before, after = chosen(REGRESSION, 90_000)
     assert after.method.representation == before.method.representation
@@ -125,6 +161,25 @@ def test_further_rows_after_a_fit_by_neighbours_are_learned_through_points(monke
     regressor.partial_fit(X[160:], y[160:])
     assert "earlier ones are remembered through" in regressor.method_reason_
     assert np.mean((regressor.predict(X) - np.sin(2 * X[:, 0])) ** 2) < 0.05**2
+
+
+@pytest.mark.slow
+def test_places_of_classes_are_learned_from_a_part_of_them_and_gone_on_with(monkeypatch):
+    """By neighbours, whose hyper-parameters are said to be of a part, and then through points."""
+    monkeypatch.setattr(choice, "DENSE_OTHERWISE", 150)
+    monkeypatch.setattr(choice, "_BUDGET", 1.0)
+    monkeypatch.setattr(offers, "_FEWEST_OF_LATENTS", 150)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 6, (900, 2))
+    p = 1 / (1 + np.exp(-4 * np.sin(2 * X[:, 0]) * np.sin(X[:, 1])))
+    y = rng.uniform(size=900) < p
+    own = lgp.GPClassifier(lgp.Matern32(), random_state=0).fit(X[:700], y[:700])
+    assert "700 rows, each given its 20 nearest" in own.method_reason_
+    part = own.method_.search.rows
+    assert any(f"at most {part} of 700 rows" in note for note in own.diagnostics_.notes)
+    own.partial_fit(X[700:], y[700:])
+    assert "earlier ones are remembered through" in own.method_reason_
+    assert np.mean(np.abs(own.predict_proba(X)[:, 1] - p)) < 0.08
 
 
 class TestTwoClasses:

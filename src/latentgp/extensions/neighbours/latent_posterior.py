@@ -83,6 +83,10 @@ class LatentNeighboursPosterior(NearPosterior):
         return Roots(of_others, of_own, of_latents=True), features_if_any(self.low_rank)
 
     @property
+    def sites_of_rows(self) -> Sites:
+        return self.sites
+
+    @property
     def mean_at_rows(self) -> RowLatents:
         """Means of latents at the rows."""
         return self.operator.at_rows(self.solved.mean[..., None])[..., 0]

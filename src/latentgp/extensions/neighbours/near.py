@@ -22,10 +22,13 @@ from latentgp.kernels.parts import PartsOfKernel, as_wholes, telling_parts
 from latentgp.likelihoods.base import AnyMarginals, Marginals
 from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
+from latentgp.representations.inducing.representation import Inducing
+from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import distinct_kernels, vmap_latents
 from latentgp.representations.variables import InducingVariables
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.runtime.x64 import in_x64
+from latentgp.sites.coupled import Sites
 from latentgp.typing import Array, Inputs, NeighbourRows, Points, RowLatents, Scalar
 
 # Distances to all rows are found for some new ones at a time: 16 times what a cache holds.
@@ -40,6 +43,7 @@ _SHARE_ALL_ROUND = 2 / 3  # of these
 # Blocks of rows that are looked through: for so many times the rows seen, some more, and further
 # ones of each direction.
 _LOOKED_THROUGH, _MORE_BLOCKS, _BLOCKS_A_DIRECTION = 2, 12, 2
+_REMEMBERED_POINTS = 500
 
 
 def sees_all_round(rows: int, inputs: int, number: int) -> bool:
@@ -310,6 +314,21 @@ class NearPosterior(LatentPosterior):
     @abstractmethod
     def observed(self) -> tuple[Roots, Any]:
         """With what precisions rows are observed, and features of a low rank or None."""
+
+    @property
+    @abstractmethod
+    def sites_of_rows(self) -> Sites:
+        """What the rows say of their latents."""
+
+    def remembered(self, log_evidence: float) -> StreamingPrior:
+        """Through at most 500 inducing points among the rows, which say less than all rows do."""
+        sites = self.sites_of_rows
+        if sites.precision.ndim > 2 or jnp.any(sites.precision < 0):
+            return super().remembered(log_evidence)
+        X, weights = np.asarray(self.X), np.asarray(~self.absent, float)
+        points = Inducing(min(_REMEMBERED_POINTS, len(X)))
+        points = points.initialise(X, weights, self.kernel, jax.random.key(0))
+        return points.condition(self.kernel, self.X, sites).remembered(log_evidence)
 
     def telling_parts(self, number: int) -> LatentPosterior:
         """Where all that rows far away say of parts, such as coefficients, is in the low rank."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from latentgp.choosing.choice import Offer, inducing_points, usual_representation
 from latentgp.choosing.registry import without_points
+from latentgp.extensions.neighbours.search import PLACE_COLUMNS
 from latentgp.kernels import has_effects, is_tabulated
-from latentgp.likelihoods import Gaussian
+from latentgp.likelihoods import Gaussian, Likelihood
+from latentgp.likelihoods.row_modes import is_concave
 from latentgp.models import LatentGP
 from latentgp.representations import Inducing, Representation
 
 _MOST_ROWS = 100_000  # all of which a prediction looks at
-_MOST_PLACES, _FEW_INPUTS = 300_000, 3  # of places and times inducing points say too little
+_MOST_PLACES = 300_000
+_FEWEST_OF_LATENTS = 2_000  # of fewer, points leave little
 # Of all distances, for two cores; where inputs are fewer a tree leaves most of them out.
 _MANY_INPUTS, _MOST_SECONDS = 40, 60.0
 _SECONDS_A_PAIR, _SECONDS_AN_INPUT = 7e-9, 6e-11
@@ -44,11 +47,19 @@ def _beside_neighbours(model: LatentGP, rows: int, n_inducing: int | None) -> In
 def nearest_rows(
     model: LatentGP, rows: int, inputs: int | None, n_inducing: int | None
 ) -> Offer | None:
-    """The offer where the targets of the nearest rows are all that a row needs, of one output."""
-    most = _MOST_PLACES if inputs is not None and inputs <= _FEW_INPUTS else _MOST_ROWS
-    many = isinstance(usual_representation(model, rows), Inducing) and rows <= most
+    """The offer where the nearest rows are all that a row needs, of one output.
+
+    With Gaussian noise these are their targets, else their latents, of many places.
+    """
+    places = inputs is not None and inputs <= PLACE_COLUMNS
+    many = isinstance(usual_representation(model, rows), Inducing)
+    many &= rows <= (_MOST_PLACES if places else _MOST_ROWS)
+    gaussian = isinstance(model.likelihood, Gaussian)
+    if not gaussian:
+        many &= places and inputs != 1 and rows > _FEWEST_OF_LATENTS
+        many &= _has_one_mode(model.likelihood)
     known = is_tabulated(model.kernel) or has_effects(model.kernel)
-    if n_inducing is not None or not many or known or not isinstance(model.likelihood, Gaussian):
+    if n_inducing is not None or not many or known:
         return None
     if inputs is not None and inputs > _MANY_INPUTS:
         seconds = rows**2 * (_SECONDS_A_PAIR + _SECONDS_AN_INPUT * inputs)
@@ -58,7 +69,13 @@ def nearest_rows(
 
     near = Neighbours()
     why = f"{rows} rows, each given its {near.number} nearest, which say more than points"
-    return Offer(2, near, why)
+    return Offer(2, near, why, at_mode=not gaussian)
+
+
+def _has_one_mode(likelihood: Likelihood) -> bool:
+    """Whether one latent has a mode that Newton's method finds from anywhere."""
+    smooth = likelihood.is_smooth and likelihood.has_gradient and likelihood.is_positive
+    return smooth and likelihood.latent_size == 1 and is_concave(likelihood)
 
 
 def candidates() -> dict[str, tuple[Representation, int | None, bool]]:

@@ -8,7 +8,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.neighbours.conditionals import (
@@ -32,13 +31,9 @@ from latentgp.extensions.neighbours.near import NearPosterior, Sight
 from latentgp.kernels import LatentKernel
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor
-from latentgp.representations.inducing.representation import Inducing
-from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Coefs, Inputs, NeighbourRows, Points, RandomKey, Scalar
-
-_REMEMBERED_POINTS = 500
 
 
 @stored
@@ -63,15 +58,11 @@ class NeighboursPosterior(NearPosterior):
         root = self.sites.root
         return Roots(root, root), None if self.low_rank is None else self.low_rank.features
 
-    def remembered(self, log_evidence: float) -> StreamingPrior:
-        """Through at most 500 inducing points among the rows, which say less than all rows do."""
+    @property
+    def sites_of_rows(self) -> GaussianSites:
         root, target = self.sites
         precision = jnp.broadcast_to(root**2, target.shape).T
-        sites = GaussianSites((root * target).T, precision, jnp.zeros_like(precision))
-        X, weights = np.asarray(self.X), np.asarray(~self.absent, float)
-        points = Inducing(min(_REMEMBERED_POINTS, len(X)))
-        points = points.initialise(X, weights, self.kernel, jax.random.key(0))
-        return points.condition(self.kernel, self.X, sites).remembered(log_evidence)
+        return GaussianSites((root * target).T, precision, jnp.zeros_like(precision))
 
     @property
     def kl(self) -> Scalar:

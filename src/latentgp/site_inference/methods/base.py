@@ -69,7 +69,7 @@ class ShortSearch(eqx.Module):
     unbiased estimate of that of all. Else they are seen alone, neighbours of latents among them.
 
     Args:
-        rows: at most so many, evenly spaced; of neighbours of latents half in patches.
+        rows: at most so many, evenly spaced; of neighbours of latents at places half in patches.
         evaluations: as many a run are enough; None runs the search to its end.
 
     Raises:

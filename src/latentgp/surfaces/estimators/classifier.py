@@ -177,8 +177,8 @@ class GPClassifier(LabelEstimator):
             "bayesian-svm" for two; "logistic-softmax", "scaled-logistic-softmax",
             "bijective-logistic-softmax", "robust-max" and "heaviside" (by expectation
             propagation) for any number; or a likelihood object of classes.
-        method: how; "auto" has one coefficient a row up to 400 rows and inducing points above.
-            One of {methods}, or a method object.
+        method: how; "auto" has one coefficient a row up to 400 rows and inducing points above, or
+            the nearest rows of more than 2,000 places. One of {methods}, or a method object.
         options: as in `GPEstimator`.
 
     Attributes:
