@@ -109,12 +109,6 @@ def telling_parts(kernel: LatentKernel, number: int) -> LatentKernel:
     return PartsOfKernel(kernel, number)
 
 
-def whole_of(kernel: LatentKernel) -> LatentKernel:
-    """The kernel whose parts another one tells apart."""
-    assert isinstance(kernel, PartsOfKernel | PartsOfEach)
-    return kernel.kernel
-
-
 def as_wholes(X: Float[Array, "*N D"], number: int) -> Float[Array, "*N columns"]:
     """Rows of f itself: the coefficient of each of so many parts is one."""
     return jnp.concatenate([X, jnp.ones((*X.shape[:-1], number), X.dtype)], axis=-1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any
 
 import equinox as eqx
@@ -13,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
-from latentgp.kernels.base import ActiveDimensions, Kernel
+from latentgp.kernels.base import Kernel
 from latentgp.rows.spread import robust_spread
 from latentgp.typing import Array, in_double_precision
 
@@ -129,31 +128,6 @@ class InputWarping(Kernel):
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
         return self.kernel.diagonal(self.warp(X))
-
-
-def unwarped(kernel: Any, X: Float[Array, "N D"]) -> tuple[Any, Float[Array, "N E"]]:
-    """The kernel of warped inputs, and these; both as they are where nothing is warped.
-
-    A row that a kernel reads many times is then warped once.
-    """
-    match kernel:
-        case InputWarping():
-            return kernel.kernel, kernel.warp(X)
-        case ActiveDimensions(kernel=InputWarping() as inner):
-            return inner.kernel, inner.warp(X[:, jnp.asarray(kernel.dimensions)])
-    return kernel, X
-
-
-def slope_of_whole(kernel: Any, slope: Any) -> Any:
-    """Derivative in a kernel from that in the one of warped inputs: knots have none."""
-    match kernel:
-        case InputWarping():
-            path = "kernel"
-        case ActiveDimensions(kernel=InputWarping()):
-            path = "kernel.kernel"
-        case _:
-            return slope
-    return eqx.tree_at(attrgetter(path), jax.tree.map(jnp.zeros_like, kernel), slope)
 
 
 def _interpolated(

@@ -18,7 +18,7 @@ from scipy.linalg import block_diag
 from latentgp.errors import lacks
 from latentgp.extensions.inter_domain.operators import BlockDiagonal, Diagonal, Kronecker, Operator
 from latentgp.kernels import Kernel, LatentKernel
-from latentgp.kernels.parts import as_wholes, parts_of, whole_of
+from latentgp.kernels.parts import PartsOfEach, PartsOfKernel, as_wholes, parts_of
 from latentgp.kernels.per_latent import kernel_groups, of_kernel_groups
 from latentgp.kernels.terms import Part, Term, terms_of
 from latentgp.modules import stored
@@ -355,14 +355,14 @@ class FunctionsOfParts(InducingVariables):
         return as_wholes(jnp.asarray(self.functions.places), self.number)
 
     def covariance(self, kernel: LatentKernel) -> Float[Array, "#Q M M"]:
-        return self.functions.covariance(whole_of(kernel))
+        return self.functions.covariance(_whole_of(kernel))
 
     def between(self, kernel: LatentKernel, others: Any) -> Float[Array, "#Q M M"]:
-        return self.functions.between(whole_of(kernel), others)
+        return self.functions.between(_whole_of(kernel), others)
 
     def cross_covariance(self, kernel: LatentKernel, X: Inputs) -> Float[Array, "#Q M N"]:
         rows, shares = X[:, : -self.number], X[:, -self.number :]
-        return self.functions.cross_covariance_of_parts(whole_of(kernel), rows, shares)
+        return self.functions.cross_covariance_of_parts(_whole_of(kernel), rows, shares)
 
 
 def at_lengthscale(kernel: Any, lengthscale: Any) -> Any:
@@ -420,3 +420,9 @@ def times_columns(parts: Sequence[Float[Array, "_ N"]], rows: int) -> Float[Arra
     for part in parts:
         product = (product[:, None, :] * part[None, :, :]).reshape(-1, rows)
     return product
+
+
+def _whole_of(kernel: LatentKernel) -> LatentKernel:
+    """The kernel whose parts another one tells apart."""
+    assert isinstance(kernel, PartsOfKernel | PartsOfEach)
+    return kernel.kernel

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.neighbours.search import NOBODY
+from latentgp.extensions.neighbours.warped import slope_of_whole, unwarped
 from latentgp.kernels import LatentKernel
-from latentgp.kernels.warping import slope_of_whole, unwarped
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower

@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float, Int
 from latentgp.extensions.neighbours.conditionals import Block, given, grams_at, scan_blocks, turned
 from latentgp.extensions.neighbours.full_scale import add_near, features_near, residual_grams
 from latentgp.extensions.neighbours.levels import Levels, Swept, TriangularFactor
+from latentgp.extensions.neighbours.warped import slope_of_whole, unwarped
 from latentgp.kernels import LatentKernel
-from latentgp.kernels.warping import slope_of_whole, unwarped
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
