@@ -114,9 +114,9 @@ def negative_left_out(
     Without -n alone a variance v, of a latent or along an eigenvector, is v / (1 + n v).
     """
     precision, variance = np.asarray(precision), np.asarray(marginals.variance)
-    if precision.ndim == 3:
+    if isinstance(marginals, JointMarginals):
         precision, axes = np.linalg.eigh(precision)
-        variance = np.einsum("niq,nij,njq->nq", axes, variance, axes)
+        variance = np.einsum("niq,nij,njq->nq", axes, np.asarray(marginals.covariance), axes)
     lack = np.max(np.maximum(-precision, 0.0) * variance, axis=1)
     if not np.any(lack > 0):
         return ()

@@ -133,7 +133,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
     """
 
     kernel: LatentKernel | str | None = None
-    column_names: Sequence[str] | None = None  # of the table that X was made of
+    column_names: ClassVar[Sequence[str] | None] = None  # of the table that X was made of
 
     __signature__ = _SignatureOfInit()
 

@@ -158,7 +158,7 @@ class TableModel:
     spreads: tuple[float, ...] = ()
     made_by: str = ""
     places: PlaceColumns | None = dataclasses.field(default=None, repr=False)
-    weights: str | None = None
+    weights: str | None = dataclasses.field(default=None, repr=False)
     training: pd.DataFrame | None = dataclasses.field(
         default=None, repr=False, compare=False, metadata={"saved": False}
     )
