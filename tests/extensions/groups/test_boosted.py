@@ -228,23 +228,6 @@ class TestBoosting:
         errors = [np.mean((fit.posterior.mean_f(there) - 0.5 * f) ** 2) for fit in (found, plain)]
         assert errors[0] < 0.3 * errors[1]
 
-    @pytest.mark.slow
-    def test_censored_targets_are_above_their_bounds(self):
-        X, y, f = sample(800, groups=20)
-        above = y > np.median(y)
-        y = np.minimum(y, np.median(y))
-        boosting = lgp.groups.Boosting(learning_rate=0.3, trees=30, leaves=8)
-        method = lgp.VariationalInference(lgp.groups.SparseEffects())
-        law = model(likelihood=lgp.Censored(lgp.Gaussian(noise_variance=0.3)))
-        rows = lgp.Data(X, y, censored=above.astype(float))
-        known, as_seen = (
-            boosting.fit(own, data, key=KEY, method=method)
-            for own, data in ((law, rows), (model(), lgp.Data(X, y)))
-        )
-        errors = [np.mean((fit.posterior.mean_f(X) - f) ** 2) for fit in (known, as_seen)]
-        assert errors[0] < 0.5 * errors[1]
-        assert "intervals of 90 %" not in known.diagnostics.notes[0]
-
     def test_refuses(self, monkeypatch):
         X, y, _ = sample(30)
         own, rows, softmax = model(), lgp.Data(X, y), model(likelihood=lgp.Softmax(3))
@@ -290,8 +273,10 @@ class TestCrossFit:
     def test_refuses_bounds_as_targets(self, side):
         X, y, _ = sample(60)
         law = model(likelihood=lgp.Censored(lgp.Gaussian()))
-        with pytest.raises(lgp.InputError, match="would take the bounds of"):
-            lgp.groups.CrossFit(LinearRegression()).fit(law, lgp.Data(X, y, **side), key=KEY)
+        asked = {"key": KEY, "method": BY_EFFECTS}
+        for mean in (lgp.groups.CrossFit(LinearRegression()), lgp.groups.Boosting()):
+            with pytest.raises(lgp.InputError, match="takes no bounds for targets, which"):
+                mean.fit(law, lgp.Data(X, y, **side), **asked)
 
     def test_refuses(self):
         X, y, _ = sample(30)

@@ -78,7 +78,7 @@ class CrossedEffects(eqx.Module):
         return self.one[0].shape[-1] - self.known
 
     @property
-    def all_means(self) -> tuple[Array, ...]:
+    def all_means(self) -> tuple[Any, ...]:
         """Posterior means of all effects."""
         return self.means
 

@@ -53,7 +53,7 @@ class EliminatedEffects(eqx.Module):
     kl: Scalar
 
     @property
-    def all_means(self) -> tuple[Array, ...]:
+    def all_means(self) -> tuple[Any, ...]:
         """Posterior means of all effects."""
         return (*(own.mean for own in self.chain), self.mean)
 

@@ -62,7 +62,7 @@ class Boosting:
 
     Raises:
         InputError: a number outside of its range; on use no LightGBM, a method without sites, a
-            likelihood of several latent functions.
+            likelihood of several latent functions, censored rows.
 
     Example:
         >>> import jax, latentgp as lgp, numpy as np
@@ -127,6 +127,7 @@ class Boosting:
             }
         )
         rows = data.merged if isinstance(data, MergedRows) else data.merged_rows().merged
+        refuse_bounds("Boosting", rows)
         columns = self.columns or columns_beside_groups(model, rows.X.shape[1])
         refuse({"Boosting has no column beside those of groups; add one to split.": not columns})
         frozen = options.get("frozen", ())
@@ -181,10 +182,12 @@ def columns_beside_groups(model: LatentGP, columns: int) -> tuple[int, ...]:
     return tuple(column for column in every if column not in groups)
 
 
-def partly_known(rows: Data) -> int:
-    """Number of targets that are censored, and of those that were seen above an entry alone."""
-    each = (rows.side_information.get(name, 0.0) for name in ("censored", "entry"))
-    return int(sum(map(np.count_nonzero, each)))
+def refuse_bounds(name: str, rows: Data) -> None:
+    """Raise InputError where targets are censored, or were seen above an entry alone."""
+    each = (rows.side_information.get(side, 0.0) for side in ("censored", "entry"))
+    bounds = int(sum(map(np.count_nonzero, each)))
+    sentence = f"{name} takes no bounds for targets, which {bounds} rows have (censored or entry); "
+    refuse({sentence + "leave these rows out, or the mean.": bounds > 0})
 
 
 class _Alternation(NamedTuple):
@@ -342,7 +345,7 @@ class HeldOut(NamedTuple):
             model = replace(model, {_NOISE: noise})
         law = posterior.predict(rows.X, **rows.side_information)
         density = float(np.average(law.log_prob(rows.y), weights=weights))
-        if not found.model.likelihood.is_location or partly_known(rows):
+        if not found.model.likelihood.is_location:
             return cls(model, density, None)
         lower, upper = law.interval(0.9)
         inside = (lower < rows.y) & (rows.y < upper)

@@ -16,7 +16,7 @@ from latentgp.errors import InputError, check_whole, refuse
 from latentgp.extensions.groups.boosted.boosting import (
     Boosting,
     columns_beside_groups,
-    partly_known,
+    refuse_bounds,
 )
 from latentgp.inference import fit
 from latentgp.means import ConstantMean, Mean
@@ -101,11 +101,9 @@ class CrossFit:
         made: Any = partial(clone, self.regressor)
         columns = self.columns or columns_beside_groups(model, data.X.shape[1])
         name = type(self.regressor).__name__
-        bounds = partly_known(data)
+        refuse_bounds(name, data)
         refuse(
             {
-                f"{name} would take the bounds of {bounds} censored rows, or rows with an entry, "
-                'for targets; take mean="trees", or leave them out.': bounds > 0,
                 "The mean has no column beside those of groups; add one, or leave it out.": (
                     not columns
                 ),
