@@ -103,6 +103,40 @@ def test_exact_draws_of_a_variance_have_its_law(x64):
 
 
 @pytest.mark.parametrize(
+    "method",
+    [
+        lgp.MCMC(coupling="sites", hyperparameters="hmc", conjugate_variance=True),
+        lgp.MCMC(coupling="sites", hyperparameters="slice", conjugate_variance=True),
+    ],
+    ids=["with derivatives", "without"],
+)
+def test_the_density_where_a_chain_is_is_that_of_proposals_there(x64, method):
+    """From the start and after exact draws of a variance, whatever steps a proposal makes more."""
+    model, y = lgp.LatentGP(lgp.RBF(0.8, 1.4), lgp.Poisson()), np.array([4.0, 9, 2, 0, 1, 30])
+    target = WhiteTarget.of(ParameterSpace(model, priors=PRIORS), lgp.Dense(), lgp.Data(X, y))
+    sampler = method.sampler(target)
+    target = sampler.target  # whose anchor is known
+    (coupling,), differentiates = sampler.couplings, sampler.hyperparameters.differentiates
+    start = sampler.init(jax.random.key(0)).at
+    drawn = sampler.variances.moved(start, sampler._coordinates, jax.random.key(1))
+    for place in (start, drawn):
+        held = coupling.held(target, place, jax.random.key(2))
+        here, _ = coupling.here(target, place, held, differentiates)
+        anew, _ = coupling.density(target, place.vector, held, differentiates)
+        np.testing.assert_allclose(here, anew, rtol=1e-13, atol=1e-13)
+
+
+def test_a_variance_of_a_part_is_not_conjugate_whatever_the_first_rows_see():
+    inputs = np.stack([np.linspace(0, 4, 24), np.arange(24) > 21], axis=1).astype(float)
+    model = lgp.LatentGP(lgp.RBF().on(0) + lgp.Linear(25.0).on(1), lgp.Gaussian())
+    priors = {"kernel.parts[0].kernel.variance": InverseGamma(3.0, 2.0)}
+    data = lgp.Data(inputs, np.zeros(24)).to_device()
+    target = WhiteTarget.of(ParameterSpace(model, priors=priors), lgp.Dense(), data)
+    with pytest.raises(lgp.InputError, match="needs a variance that scales the whole kernel"):
+        lgp.MCMC(coupling="whitened", conjugate_variance=True).sampler(target)
+
+
+@pytest.mark.parametrize(
     ("kernel", "priors"),
     [
         (lgp.RBF(), {"kernel.variance": LogNormal(0.0, 1.0)}),

@@ -230,7 +230,8 @@ class SweepSampler(Sampler):
         return lambda eps: at.coordinates.residual(self.target, model, eps)
 
     def _coordinates(self, vector: HyperVector) -> Coordinates:
-        return self.couplings[-1].coordinates(self.target, vector)
+        differentiates = self.fixed is None and self.hyperparameters.differentiates
+        return self.couplings[-1].coordinates(self.target, vector, differentiates)
 
     def _straight(self, vector: HyperVector) -> HyperVector:
         return vector if self.straightened is None else self.straightened(vector)

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 from numpyro.distributions import InverseGamma
 
 from latentgp.errors import InputError
@@ -15,10 +16,11 @@ from latentgp.extensions.chains.coordinates import Coordinates
 from latentgp.extensions.chains.couplings.base import Place
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.hyperparameters.base import parameters, replace_unchecked
-from latentgp.representations.latent_axis import latent_grams
+from latentgp.kernels import LatentKernel
+from latentgp.representations.latent_axis import latent_diagonals, latent_grams
 from latentgp.typing import Array, RandomKey, Scalar
 
-_ROWS = 20  # on which it is seen whether a parameter scales a kernel
+_ROWS = 20  # whose covariances show whether a parameter scales a kernel, beside all variances
 
 
 class ConjugateVariances(eqx.Module):
@@ -75,10 +77,14 @@ def _scaled_by(target: WhiteTarget, path: str) -> tuple[int, ...]:
     if not path.startswith("kernel.") or np.ndim(parameters(model)[path].value):
         return ()
     doubled = replace_unchecked(model, {path: 2 * jnp.asarray(parameters(model)[path].value)})
-    X = target.data.X[:_ROWS]
-    before, after = (np.asarray(latent_grams(m.kernel, X)) for m in (model, doubled))
-    shape = (model.likelihood.latent_size, *before.shape[1:])
-    before, after = np.broadcast_to(before, shape), np.broadcast_to(after, shape)
-    doubles = np.isclose(after, 2 * before, rtol=1e-9, atol=0).all(axis=(1, 2))
+
+    def seen(kernel: LatentKernel) -> Float[np.ndarray, "Q values"]:
+        grams = np.asarray(latent_grams(kernel, target.data.X[:_ROWS]))
+        variances = np.asarray(latent_diagonals(kernel, target.data.X))
+        both = np.concatenate([grams.reshape(len(grams), -1), variances], axis=1)
+        return np.broadcast_to(both, (model.likelihood.latent_size, both.shape[1]))
+
+    before, after = seen(model.kernel), seen(doubled.kernel)
+    doubles = np.isclose(after, 2 * before, rtol=1e-9, atol=0).all(axis=1)
     same = np.array_equal(before[~doubles], after[~doubles])
     return tuple(np.flatnonzero(doubles).tolist()) if same else ()
