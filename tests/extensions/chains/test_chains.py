@@ -18,7 +18,9 @@ import latentgp as lgp
 from arviz_figures import loo_of, waic_of
 from latentgp.extensions.chains.diagnostics import diagnose_chains
 from latentgp.extensions.chains.draws import Chains, summarise
+from latentgp.extensions.chains.loop import Transition, _coefficients
 from latentgp.extensions.chains.slice_sampling import metropolis_update, slice_update
+from latentgp.extensions.chains.target import Coefficients
 from latentgp.posteriors.arviz_versions import has_data_trees, import_arviz
 from latentgp.rows.subsets import watched_rows
 from problems import BINARY, KERNEL, SMOOTH, X, mean_and_error, regression
@@ -537,6 +539,35 @@ def test_factors_of_several_matrices_in_several_chains_do_not_wait_for_each_othe
     """Batched LAPACK calls in two chains hung for ever on a machine of two cores."""
     command = [sys.executable, "-c", FACTORS_IN_CHAINS]
     subprocess.run(command, check=True, timeout=400, capture_output=True)
+
+
+def test_a_warm_up_is_as_long_as_asked_whatever_the_thinning():
+    told = []
+    lgp.fit(
+        lgp.LatentGP(KERNEL, lgp.Bernoulli()),
+        lgp.Data(X, BINARY),
+        key=KEY,
+        method=lgp.EllipticalSlice(chains=2, warmup=40, draws=12, thin=10),
+        learn_hyperparameters=False,
+        callback=told.append,
+    )
+    assert [own.details["sweeps"] for own in told if not own.has_result] == [20, 40]
+    assert told[-1].details["sweeps"] == 40 + 120
+
+
+class HasJitter(Transition):
+    """Transition whose coefficients are known, and which is not made."""
+
+    init = step = record = None
+
+    def coefficients(self, state):
+        return Coefficients(state * jnp.ones((3, 1)), 0.1 * state)
+
+
+def test_jitter_is_the_most_of_any_chain():
+    centres, jitter = _coefficients(HasJitter(), jnp.array([1.0, 3.0, 2.0]))
+    np.testing.assert_array_equal(centres, np.ones((3, 1)))
+    assert jitter == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize(

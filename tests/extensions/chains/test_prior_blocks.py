@@ -126,6 +126,8 @@ def test_blocks_that_accept_less_than_usual_moves_are_dropped():
     np.testing.assert_array_equal(none.number, [0, 0])
     never = tally._replace(usual=jnp.zeros(2), accepted=0 * accepted).decided(3)
     np.testing.assert_array_equal(never.number, [0, 0])
+    every = PriorBlocks(np.eye(3, dtype=bool), 2)  # without a warm-up that decides
+    assert [int(every.tally(jnp.array(warmup)).number) for warmup in (0, 9)] == [2, -1]
 
 
 @pytest.mark.slow

@@ -170,7 +170,7 @@ class Transition(eqx.Module):
     """
 
     adapts_in_init: ClassVar[bool] = False  # the whole warm-up is made by `init`
-    draws_a_piece: ClassVar[int] = 50  # of each chain in a compiled call
+    draws_a_piece: ClassVar[int] = 50  # of each chain in a compiled call, or what half a warm-up is
     one_by_one: ClassVar[bool] = False  # a call has one chain: of branches one is taken
 
     @property
@@ -262,6 +262,7 @@ def run_chains(
     key_init, key_run = jax.random.split(key)
     keys = jax.random.split(key_init, chains)
     number = min(sampler.draws_a_piece, draws)
+    number = min(number, max(1, warmup // (2 * thin))) if warmup else number
     cold, warm = -(-warmup // (number * thin)), -(-draws // number)
     together = 1 if sampler.shares_work else groups_of(chains)
     groups, calls = chains if sampler.one_by_one else together, count()
@@ -285,8 +286,7 @@ def run_chains(
     loop = ChainLoop(piece, start, drawn, (cold, warm), number * thin)
     sampled, reason = run_loop(loop, control)
     kept, statistics = jax.tree.map(lambda values: values[:, :draws], sampled.joined())
-    last = jax.tree.map(lambda leaf: leaf[0], sampled.state)
-    coefficients, notes = _coefficients(sampler, last), ()
+    coefficients, notes = _coefficients(sampler, sampled.state), ()
     if reason is not None and sampled.pieces < cold + warm:
         made = kept.f.shape[1]
         notes = (f"The chains ended after {made:,} of {draws:,} draws because {reason}.",)
@@ -320,8 +320,10 @@ def _start(sampler: Transition, keys: Key[Array, "C"]) -> Any:
 
 
 @Program
-def _coefficients(sampler: Transition, state: Any) -> Coefficients:
-    return sampler.coefficients(state)
+def _coefficients(sampler: Transition, states: Any) -> Coefficients:
+    """The centres of all chains, and the most jitter of any."""
+    centres, jitter = jax.lax.map(sampler.coefficients, states)
+    return Coefficients(jax.tree.map(operator.itemgetter(0), centres), jnp.max(jitter))
 
 
 @partial(Program, static_argnums=(4,))

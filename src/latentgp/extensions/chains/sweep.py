@@ -117,7 +117,7 @@ class SweepSampler(Sampler):
             jnp.zeros((kept, size), dtype),
             jnp.full(kept, -jnp.inf, dtype),
             jnp.zeros((), jnp.int32),
-            None if self.prior_blocks is None else Tally.none(len(self.prior_blocks.blocks)),
+            None if self.prior_blocks is None else self.prior_blocks.tally(self.warmup),
         )
         fixed = self.fixed
         coordinates = self._coordinates(start.vector) if fixed is None else fixed

@@ -90,6 +90,12 @@ class PriorBlocks(eqx.Module):
         blocks = space.blocks()
         return cls(blocks, most) if most and len(blocks) else None
 
+    def tally(self, warmup: Int[Array, ""]) -> Tally:
+        """Before the first proposal; all blocks are kept where no warm-up decides it."""
+        none = Tally.none(len(self.blocks))
+        every = min(self.most, len(self.blocks))
+        return none._replace(number=jnp.where(warmup > 0, none.number, every))
+
     def step(
         self, law: HyperLaw, here: Theta, prior: PriorLaw, block: Array, key: RandomKey
     ) -> HyperMoved:
