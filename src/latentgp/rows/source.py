@@ -90,6 +90,7 @@ class RowsInMemory(RowSource):
 
     def __init__(self, data: Data):
         self.data, self.size, self.total_weight = data, data.size, data.total_weight
+        self._last: tuple[tuple[int, ...], Array] | None = None  # seed and order of an epoch
 
     def sample(self, rows: int) -> Data:
         if rows >= self.size:
@@ -129,7 +130,10 @@ class RowsInMemory(RowSource):
         return jax.device_put(filled(self.data, self.size))
 
     def _orders(self, seed: tuple[int, ...], rows: int, start: int) -> Iterator[Array]:
-        order = np.random.default_rng(seed).permutation(self.size)
+        last = self._last
+        if last is None or last[0] != seed:
+            last = self._last = seed, np.random.default_rng(seed).permutation(self.size)
+        order = last[1]
         for first in range(start * rows, self.size, rows):
             yield order[first : first + rows]
 

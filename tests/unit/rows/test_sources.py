@@ -88,6 +88,21 @@ def test_rows_stay_on_an_accelerator_that_has_room(monkeypatch):
     assert found == [True, False]
 
 
+@pytest.mark.quick
+def test_parts_of_an_epoch_share_its_order(monkeypatch):
+    """Which many workers would permute all rows for."""
+    source, seeds = RowsInMemory(lgp.Data(np.arange(10.0), np.zeros(10))), []
+    generator = np.random.default_rng
+    monkeypatch.setattr(
+        np.random, "default_rng", lambda seed: seeds.append(seed) or generator(seed)
+    )
+    whole = list(source.epoch((3,), 4))
+    for start in range(3):
+        np.testing.assert_array_equal(rows_of(source.epoch((3,), 4, start)), rows_of(whole[start:]))
+    assert not np.array_equal(rows_of(source.epoch((4,), 4)), rows_of(whole))
+    assert seeds == [(3,), (4,)]
+
+
 def test_an_epoch_of_files_has_every_row_once(files):
     path, whole = files
     source = lgp.FileRows(path, target="y", weights="count", buffer_rows=300)
