@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from numpyro.distributions import Normal
 from scipy import stats
 from typer.testing import CliRunner
 
@@ -273,6 +274,22 @@ def test_the_last_fit_of_greatest_likelihood_is_judged_too(monkeypatch):
     assert made[0].diagnostics.converged
     assert not found.diagnostics.converged
     assert "Unsettled." in found.diagnostics.warnings
+
+
+def test_priors_of_a_mean_have_the_names_of_the_model():
+    group = np.arange(40) // 4
+    kernel = FixedEffects(1e4).on(0) + lgp.Constant() * SameGroup().on(1)
+    data = lgp.Data(np.column_stack([np.arange(40) % 2 - 0.5, group]), np.sin(group) + 3)
+    model = lgp.LatentGP(kernel, lgp.Gaussian(0.1), lgp.ConstantMean(1.0))
+    found = lgp.groups.maximised(
+        model,
+        data,
+        key=jax.random.key(0),
+        method=lgp.ExactGP(),
+        priors={"mean.value": Normal(0.0, 1e-3)},
+    )
+    assert "mean.value" in found.priors
+    assert abs(found.model.mean.value) < 0.05
 
 
 def by_hand(table, found):

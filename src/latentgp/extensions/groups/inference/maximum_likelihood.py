@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -139,6 +139,8 @@ def maximised(
     )
     assert design is not None
     held = [path_with_line(path) for path in frozen]
+    if isinstance(laws := options.get("priors"), Mapping):
+        options["priors"] = {path_with_line(path): law for path, law in laws.items()}
     shared = {"key": key, "method": method}
     first: Any = fit(with_line(model, merged), data, frozen=held, **shared, **options)
     learned = eqx.tree_at(_fixed_variances, first.model.kernel, _fixed_variances(kernel))
