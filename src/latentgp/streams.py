@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -10,9 +10,10 @@ import numpy as np
 from jaxtyping import Key
 
 from latentgp.choosing.choice import choose_method, usual_number_of_points
+from latentgp.choosing.registry import as_method
 from latentgp.errors import InputError, warn_user
 from latentgp.inference import fit
-from latentgp.methods.base import Method
+from latentgp.methods.base import Method, StandsForMethod
 from latentgp.models import LatentGP
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.inducing.selection import Selection
@@ -32,7 +33,7 @@ def updated(
     n_inducing: int | None = None,
     selection: Selection = "greedy-variance",
     lag: float | None = None,
-    method: Method | None = None,
+    method: Method | StandsForMethod | Literal["auto"] | None = None,
 ) -> Posterior:
     """The posterior after further rows, at the same hyper-parameters: `Posterior.update`."""
     model = posterior.model
@@ -40,7 +41,8 @@ def updated(
     known = (posterior.remembered(), None) if lag is None else _window(posterior, data, lag)
     remembered, rows = known
     data = data if rows is None else _together(rows, data)
-    method = choose_method(model, data.size).method if method is None else method
+    usual_one = method is None or method == "auto"
+    method = choose_method(model, data.size).method if usual_one else as_method(method)
     number = usual if n_inducing is None else n_inducing
     check_count("n_inducing", number, 1)
     method = method.through_points(remembered, number, usual, selection)

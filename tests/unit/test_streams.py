@@ -348,6 +348,15 @@ def test_every_selection_covers_old_rows_and_new(selection):
     assert errors[1] < 0.1 < np.mean((first.mean_f(right.X) - right.y) ** 2)
 
 
+def test_the_usual_method_has_a_name_and_others_are_refused():
+    model, data = regression()
+    first = fitted(model, data, lgp.CollapsedVI(lgp.Inducing(points=data.X[:9])))
+    one, other = (first.update([[0.5, 0.5]], [0.1], key=KEY, method=m) for m in (None, "auto"))
+    same_predictions(one, other, data.X[:5])
+    with pytest.raises(lgp.InputError, match='must be "auto" or a method'):
+        first.update([[0.5, 0.5]], [0.1], key=KEY, method="collapsed")
+
+
 @pytest.mark.parametrize("method", [lgp.Laplace, lgp.ExpectationPropagation, lgp.GibbsSampling])
 def test_methods_that_cannot_go_on_say_so(method):
     model, data = classification()

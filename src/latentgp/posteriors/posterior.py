@@ -44,7 +44,7 @@ from latentgp.typing import Array, Inputs, Latents, RandomKey, RowLatents
 from latentgp.validation import as_key, check_data, checked_inputs, checked_side, key_of_draws
 
 if TYPE_CHECKING:
-    from latentgp.methods.base import Method
+    from latentgp.methods.base import Method, StandsForMethod
     from latentgp.surfaces.coefficients import Coefficients, GroupEffects
     from latentgp.surfaces.evaluation.effects import Effects
     from latentgp.surfaces.export import Exported
@@ -405,7 +405,7 @@ class Posterior(eqx.Module):
         n_inducing: int | None = None,
         selection: Selection = "greedy-variance",
         lag: float | None = None,
-        method: "Method | None" = None,
+        method: "Method | StandsForMethod | Literal['auto'] | None" = None,
         **side_information: Any,
     ) -> "Posterior":
         """The posterior after further rows, at the same hyper-parameters, without the earlier rows.
@@ -428,8 +428,8 @@ class Posterior(eqx.Module):
                 are kept, and their sites made anew; of those before the filtered state is, so that
                 time and memory do not grow. Exact from there on with Gaussian noise. Predictions
                 for earlier times are then refused. None keeps all rows.
-            method: by sites, whose rule the rows are taken in by, such as `AugmentedVI()`; None
-                takes the usual one of the likelihood.
+            method: by sites, whose rule the rows are taken in by, such as `AugmentedVI()`; None or
+                "auto" takes the usual one of the likelihood.
             side_information: what the likelihood reads a row, as in `Data`.
 
         Raises:
