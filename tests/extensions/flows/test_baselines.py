@@ -24,6 +24,8 @@ from latentgp.extensions.flows import (
     SteinVariational,
     VariationalOnlineNewton,
 )
+from latentgp.extensions.flows.base import Gaussian, Outcome
+from latentgp.extensions.flows.front import finished
 from latentgp.extensions.flows.natural import MatchState
 
 KEY = jax.random.key(0)
@@ -165,6 +167,48 @@ def test_a_path_whose_best_gaussian_is_the_last_that_it_may_have_was_cut_off():
     assert not cut.converged
     assert "too few to tell" in cut.verdict
     assert fitted(Pathfinder(memory=D)).converged
+
+
+def test_a_path_keeps_states_where_blackjaxs_own_gaussians_have_no_bound():
+    """On a narrow support draws of the Gaussians that it looks at are outside of it."""
+
+    def inside(x):
+        within = (x > 0) & (x < 1)
+        z = jnp.where(within, x, 0.5)
+        return jnp.sum(jnp.where(within, 3 * jnp.log(z) + 3 * jnp.log1p(-z), -jnp.inf))
+
+    start = {"start": np.full(3, 0.5), "start_std": 0.05}
+    found = lgp.gaussian_approximation(inside, 3, Pathfinder(), key=KEY, **start)
+    assert np.isfinite(found.free_energy).any()
+    assert found.free_energy[np.isfinite(found.free_energy)].min() < found.free_energy[0]
+
+
+def test_energies_without_an_entropy_do_not_change_with_units():
+    """Scales that differ by 1e4 bring steps in units of the curvature."""
+    scales = jnp.array([1e-4, 1.0])
+    found = lgp.gaussian_approximation(
+        lambda x: -0.5 * jnp.sum((x / scales) ** 2),
+        2,
+        LaplaceApproximation(),
+        key=KEY,
+        start=np.array([0.0, 3.0]),
+    )
+    assert "in units of the curvature" in found.verdict
+    assert found.free_energy[0] == pytest.approx(4.5)
+
+
+def test_a_free_energy_that_rises_has_not_stopped():
+    steps, method = np.arange(200), lgp.flows.MeanField(steps=200)
+    covariance = Covariance.of_variances(jnp.ones(2))
+    outcome = Outcome(
+        Gaussian(jnp.zeros(2), covariance, None),
+        *(0.05 * steps, np.full(200, np.nan), np.array(200), np.array(200)),
+        settled=np.array(False),
+        finite=np.array(True),
+    )
+    found = finished(method, outcome)
+    assert not found.converged
+    assert "still rose, by 2.5 nats" in found.verdict
 
 
 def test_a_saddle_is_no_mode():

@@ -131,6 +131,12 @@ def test_a_limit_ends_it_and_progress_is_shown(monkeypatch, capsys):
     assert "approximating: " in capsys.readouterr().err
 
 
+def test_what_is_one_step_is_told_once():
+    told = []
+    binary(lgp.flows.LaplaceApproximation(), callback=lambda step: told.append(step.phase))
+    assert told == ["approximating"]
+
+
 @pytest.mark.slow
 def test_draws_far_out_where_there_is_no_density_are_made_again(monkeypatch):
     from latentgp.extensions.flows import method as density_approximation

@@ -172,6 +172,31 @@ def energy_by_nodes(target):
     return free_energy
 
 
+@pytest.mark.parametrize("metric", ["none", "mean", "full"])
+def test_blocks_of_one_size_are_made_together(metric):
+    """Each block flows by itself, whatever the order of their sizes; the program does not grow."""
+    sizes, random = (1, 2, 1, 2, 1), np.random.default_rng(0)
+    particles, gradients = (jnp.asarray(random.normal(size=(9, 7))) for _ in range(2))
+    flow = GaussianParticleFlow(structure=sizes).flow(particles, gradients, metric)
+    ends = np.cumsum(sizes)
+    for size, end in zip(sizes, ends, strict=True):
+        own = slice(end - size, end)
+        alone = GaussianParticleFlow().flow(particles[:, own], gradients[:, own], metric)
+        for found, expected in zip(flow, alone, strict=True):
+            np.testing.assert_allclose(found[..., own], expected, atol=1e-12)
+
+    def lines(number):
+        method = GaussianParticleFlow(structure=(2, *[1] * number))
+        given = jnp.ones((9, 2 + number)), jnp.ones((9, 2 + number))
+
+        def both(x, g):
+            return method.flow(x, g, "full"), method.free_energy(x, g[:, 0])
+
+        return str(jax.make_jaxpr(both)(*given)).count("\n")
+
+    assert lines(20) == lines(10)
+
+
 def test_blocks_of_few_particles_are_not_alike():
     """128 particles, a power of two, for blocks of more dimensions than that in all."""
     drawn = np.asarray(standard_particles(KEY, 128, (2, *[1] * 150), jnp.float64))

@@ -4,6 +4,7 @@
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -98,9 +99,11 @@ class Approximation(Module):
 
     Attributes:
         needs_exact: the log density may not be stochastic.
+        has_entropy: the free energies are those of Gaussians; else they are energies alone.
     """
 
     needs_exact: ClassVar[bool] = False
+    has_entropy: ClassVar[bool] = True
 
     @abstractmethod
     def run(self, target: LogDensity, start: Start, key: RandomKey) -> Outcome:
@@ -213,7 +216,8 @@ class GaussianApproximation(Module):
         particles: whose moments these are, shape (N, D); None of methods without particles.
         free_energy: F = -log|C| / 2 + E phi before each step, exact for the particles or estimated,
             in nats, shape (T,). Up to the constant of log p, less D (1 + log 2 pi) / 2 where the
-            covariance has full rank, it is the negative lower bound on the log evidence.
+            covariance has full rank, it is the negative lower bound on the log evidence. Of
+            `LaplaceApproximation`, `SteinVariational` and `SWAG` it is phi or E phi alone.
         change: how far each step was from standing still, shape (T,); NaN where that is noise.
         gradient_evaluations: of log p, the gradients at several points of a step one each, a
             Hessian D of them.
@@ -275,9 +279,16 @@ class GaussianApproximation(Module):
 def approximate_in_pieces(
     method: Approximation, target: LogDensity, start: Start, key: RandomKey, control: RunControl
 ) -> tuple[Outcome, str | None]:
-    """The outcome of `approximate`, and why a callback or a limit ended it, if one did."""
+    """The outcome of `approximate`, and why a callback or a limit ended it, if one did.
+
+    What has no steps of its own is told once, at its end.
+    """
     if not isinstance(method, Stepwise):
-        return approximate(method, target, start, key), None
+        outcome, run = approximate(method, target, start, key), Run(control)
+        with closing(run):
+            made = int(outcome.steps)
+            run.made(RunProgress(_ApproximationLoop.phase, made, made, details={"steps": made}))
+        return outcome, None
     loop, reason = run_loop(_ApproximationLoop(method, target, start, key), control)
     return _outcome(method, loop), None if int(loop.steps) == method.steps else reason
 

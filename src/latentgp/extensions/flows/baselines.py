@@ -44,6 +44,8 @@ class SteinVariational(Stepwise):
         InputError: settings outside their range.
     """
 
+    has_entropy: ClassVar[bool] = False
+
     particles: int = eqx.field(static=True, default=50)
     kernel: str = eqx.field(static=True, default="squared-exponential")
     optimiser: Optimiser = Adam(0.05)
@@ -114,6 +116,8 @@ class SWAG(Stepwise):
     Raises:
         InputError: settings outside their range.
     """
+
+    has_entropy: ClassVar[bool] = False
 
     rank: int = eqx.field(static=True, default=20)
     every: int = eqx.field(static=True, default=10)
@@ -189,6 +193,7 @@ class LaplaceApproximation(Approximation):
     """
 
     needs_exact: ClassVar[bool] = True
+    has_entropy: ClassVar[bool] = False
 
     steps: int = eqx.field(static=True, default=1000)
     tolerance: float = eqx.field(static=True, default=1e-6)
@@ -277,8 +282,12 @@ class Pathfinder(Approximation):
             centre, half, root = _gaussian_of(state)
             return jnp.mean(jax.vmap(lambda u: -log_density(centre + root(u)))(normal)) - half
 
-        made = jnp.isfinite(path.elbo)
-        energies = jnp.where(made, jax.lax.map(free_energy, path), jnp.inf)
+        # BlackJAX repeats the last state after the end; bounds of its own Gaussians may be none.
+        moved = jnp.any(jnp.abs(jnp.diff(path.position, axis=0)) > 0, axis=1)
+        places = jnp.arange(len(path.position))
+        made = places < jnp.max(jnp.where(moved, places[1:], 0))
+        energies = jax.lax.map(free_energy, path)
+        energies = jnp.where(made & jnp.isfinite(energies), energies, jnp.inf)
         place = jnp.argmin(energies)
         best = jax.tree.map(lambda leaf: leaf[place], path)
         centre, _, root = _gaussian_of(best)

@@ -163,7 +163,14 @@ def check_rank(owner: Any, dimension: int) -> None:
     refuse({sentence: (owner.rank or 0) > dimension})
 
 
-def slices_of(sizes: Sequence[int]) -> list[slice]:
-    """The dimensions of each block."""
-    ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
-    return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+def blocks_by_size(sizes: Sequence[int]) -> list[Int[np.ndarray, "_ _"]]:
+    """The dimensions of each block, blocks of one size together.
+
+    Example:
+        >>> [own.tolist() for own in blocks_by_size((1, 2, 1))]
+        [[[0], [3]], [[1, 2]]]
+    """
+    starts = np.cumsum(sizes) - sizes
+    return [
+        starts[np.equal(sizes, size)][:, None] + np.arange(size) for size in dict.fromkeys(sizes)
+    ]

@@ -163,7 +163,7 @@ def _in_given_units(
     found: GaussianApproximation, centre: Float[np.ndarray, "D"], units: Float[np.ndarray, "D"]
 ) -> GaussianApproximation:
     """A result in the units of the user's density."""
-    own = found.covariance
+    own, entropy = found.covariance, np.sum(np.log(units)) if found.method.has_entropy else 0.0
     factor, diagonal = units[:, None] * own.factor, units**2 * own.diagonal
     covariance = Covariance(factor, diagonal, own.block, own.blocks)
     particles = None if found.particles is None else centre + units * found.particles
@@ -172,7 +172,7 @@ def _in_given_units(
         mean=centre + units * found.mean,
         covariance=covariance,
         particles=particles,
-        free_energy=found.free_energy - np.sum(np.log(units)),
+        free_energy=found.free_energy - entropy,
         verdict=f"{found.verdict} Steps were in units of the curvature at the start, from "
         f"{units.min():.1e} to {units.max():.1e}.",
     )
@@ -247,9 +247,10 @@ def _verdict(name: str, outcome: Outcome, ended: str | None) -> tuple[bool, str]
             False,
             f"{work}, too few to tell whether its free energy still falls; raise steps.{low}",
         )
+    way = "fell" if fall > 0 else "rose"
     return False, (
-        f"{work}, and its free energy still fell, by {fall:.2g} nats between the last two quarters "
-        f"with a standard error of {error:.2g}; raise steps, or the rate.{low}"
+        f"{work}, and its free energy still {way}, by {abs(fall):.2g} nats between the last two "
+        f"quarters with a standard error of {error:.2g}; raise steps, or change the rate.{low}"
     )
 
 

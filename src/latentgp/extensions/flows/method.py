@@ -52,7 +52,8 @@ class DensityApproximation(SamplingMethod):
     it, as of chains. How far it is from the density is told by the Pareto shape of importance
     weights (Vehtari et al. 2024). `lgp.fit(..., method=lgp.flows.GaussianParticleFlow())` is this
     with that approximation. A callback is told every 20 steps; where it or `max_seconds` ends the
-    steps, the draws are those of the Gaussian so far.
+    steps, the draws are those of the Gaussian so far. `LaplaceApproximation` and `Pathfinder` are
+    one step, which nothing ends.
 
     With `Inducing` the target is the free-form variational posterior of the inducing variables.
 

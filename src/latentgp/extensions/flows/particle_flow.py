@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.errors import check_choices, check_ranges, refuse
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
-from latentgp.extensions.flows.covariance import Covariance, block_sizes, slices_of
+from latentgp.extensions.flows.covariance import Covariance, block_sizes, blocks_by_size
 from latentgp.extensions.flows.optimisers import Optimiser, RMSProp
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.quadrature import sobol_nodes
@@ -143,9 +145,15 @@ class GaussianParticleFlow(Stepwise):
         mean, centred = _moments(particles)
         if self.structure == "mean-field":
             return _flow_of_each(centred, gradients, metric)
-        blocks = slices_of(block_sizes(self.structure, len(mean)))
-        parts = [_flow_of_block(centred[:, own], gradients[:, own], metric) for own in blocks]
-        return jax.tree.map(lambda *fields: jnp.concatenate(fields, axis=-1), *parts)
+        blocks, parts = blocks_by_size(block_sizes(self.structure, len(mean))), []
+        for own in blocks:
+            if own.shape[1] == 1:
+                parts.append(_flow_of_each(centred[:, own[:, 0]], gradients[:, own[:, 0]], metric))
+                continue
+            of_block = jax.vmap(partial(_flow_of_block, metric=metric), 1, Flow(-2, 0, -2))
+            flow = of_block(centred[:, own], gradients[:, own])
+            parts.append(jax.tree.map(lambda a: a.reshape(*a.shape[:-2], -1), flow))
+        return _joined(blocks, parts)
 
     def change(self, flow: Flow, particles: Samples) -> Scalar:
         """Root mean square of a flow in standard deviations, so that units do not matter."""
@@ -164,8 +172,9 @@ class GaussianParticleFlow(Stepwise):
         if self.structure == "mean-field":
             half = 0.5 * jnp.sum(jnp.log(jnp.mean(centred**2, axis=0)))
         else:
-            blocks = slices_of(block_sizes(self.structure, centred.shape[1]))
-            half = sum((_half_log_determinant(centred[:, own]) for own in blocks), jnp.zeros(()))
+            blocks = blocks_by_size(block_sizes(self.structure, centred.shape[1]))
+            each = jax.vmap(_half_log_determinant, 1)
+            half = sum((jnp.sum(each(centred[:, own])) for own in blocks), jnp.zeros(()))
         return jnp.mean(energies) - half
 
     def _number(self, dimension: int) -> int:
@@ -253,9 +262,18 @@ def standard_particles(key: RandomKey, number: int, sizes: tuple[int, ...], dtyp
         draws = jax.random.normal(key, (number, dimension), dtype)
         draws = draws - jnp.mean(draws, axis=0)
         return draws / jnp.sqrt(jnp.mean(draws**2, axis=0))
-    keys = jax.random.split(key, len(sizes))
-    parts = [_standard(own, number, size, dtype) for own, size in zip(keys, sizes, strict=True)]
-    return jnp.concatenate(parts, axis=1)
+    keys, blocks, parts = jax.random.split(key, len(sizes)), blocks_by_size(sizes), []
+    for own in blocks:
+        size = own.shape[1]
+        drawn = partial(_standard, number=number, size=size, dtype=dtype)
+        parts.append(jax.vmap(drawn, out_axes=1)(keys[np.equal(sizes, size)]).reshape(number, -1))
+    return _joined(blocks, parts)
+
+
+def _joined(blocks: list[Int[np.ndarray, "_ _"]], parts: list[Any]) -> Any:
+    """Arrays of the blocks of each size as arrays of all dimensions, in order."""
+    order = np.argsort(np.concatenate([own.ravel() for own in blocks]))
+    return jax.tree.map(lambda *own: jnp.concatenate(own, axis=-1)[..., order], *parts)
 
 
 def _standard(key: RandomKey, number: int, size: int, dtype: Any) -> Samples:
