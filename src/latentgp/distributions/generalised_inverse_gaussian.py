@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float
 from numpyro.distributions import constraints
@@ -58,17 +59,15 @@ class GeneralisedInverseGaussian(Law):
 
     @property
     def mean(self) -> Float[Array, "*S"]:
-        return self._moment(1)
+        """Infinite where the right tail is too heavy."""
+        p, a, b = self.p, self.a, self.b
+        return jnp.exp(log_normaliser(p + 1, a, b) - log_normaliser(p, a, b))
 
     @property
     def variance(self) -> Float[Array, "*S"]:
-        mean, square = self._moment(1), self._moment(2)
-        return jnp.where(jnp.isinf(square), jnp.inf, square - mean**2)
-
-    def _moment(self, order: int) -> Float[Array, "*S"]:
-        """E w^order, infinite where the right tail is too heavy."""
-        p, a, b = self.p, self.a, self.b
-        return jnp.exp(log_normaliser(p + order, a, b) - log_normaliser(p, a, b))
+        none, one, two = (log_normaliser(self.p + order, self.a, self.b) for order in range(3))
+        bent = jnp.where(jnp.isinf(two), jnp.inf, two - 2 * one + none)
+        return jnp.exp(2 * (one - none)) * jnp.expm1(bent)
 
 
 class _Exponent(NamedTuple):
@@ -81,10 +80,15 @@ class _Exponent(NamedTuple):
     order: Array
 
     def value(self, t: Array) -> Array:
-        return -2 * self.alpha * jnp.sinh(t / 2) ** 2 - self.order * (jnp.expm1(t) - t)
+        return -2 * self.alpha * jnp.sinh(_finite(t) / 2) ** 2 - self.order * (jnp.expm1(t) - t)
 
     def slope(self, t: Array) -> Array:
-        return -self.alpha * jnp.sinh(t) - self.order * jnp.expm1(t)
+        return -self.alpha * jnp.sinh(_finite(t)) - self.order * jnp.expm1(t)
+
+
+def _finite(t: Array) -> Array:
+    """Far on the left as far as sinh is finite: alpha may be zero."""
+    return jnp.maximum(t, 1 - float(np.log(np.finfo(t.dtype).max)))
 
 
 def _standardised(p: Array, a: Array, b: Array) -> tuple[Array, Array, Array, _Exponent]:
@@ -152,9 +156,10 @@ def sample_generalised_inverse_gaussian(
     p, a, b = as_floats(p, a, b)
     sign, log_mode, _, psi = _standardised(p.ravel(), a.ravel(), b.ravel())
     possible = jnp.isfinite(log_mode) & ((psi.order > 0) | (psi.alpha > 0))
-    psi = jax.tree.map(lambda value: jnp.where(possible, value, 1.0), psi)
+    hat = _hat(jax.tree.map(lambda value: jnp.where(possible, value, 1.0), psi))
+    possible &= jnp.all(jnp.isfinite(jnp.stack(jax.tree.leaves(hat))), axis=0)
     start = jnp.where(possible, 0.0, jnp.nan).astype(p.dtype)
-    t = repeat_until_done(_propose_log, key, _hat(psi), start, ~possible)
+    t = repeat_until_done(_propose_log, key, hat, start, ~possible)
     return jnp.exp(sign * (log_mode + t)).reshape(p.shape)
 
 

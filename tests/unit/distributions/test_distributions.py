@@ -251,6 +251,20 @@ class TestGeneralisedInverseGaussian:
         check_draws(law, draws)
         assert same_law(draws, scipy.cdf)
 
+    @pytest.mark.parametrize("p", [1e-3, 0.02, 0.3, 1e4])
+    def test_a_gamma_law_of_any_shape(self, p):
+        law, scipy = GeneralisedInverseGaussian(p, 1.0, 0.0), stats.gamma(p, scale=2)
+        np.testing.assert_allclose(law.log_prob(1.0), scipy.logpdf(1.0), rtol=1e-9)
+        np.testing.assert_allclose(law.mean, scipy.mean(), rtol=1e-9)
+        np.testing.assert_allclose(law.variance, scipy.var(), rtol=1e-5)
+        single = jnp.asarray([p] * 2000, jnp.float32)
+        ones = jnp.ones_like(single)
+        draws = sample_generalised_inverse_gaussian(jax.random.key(KEY), single, ones, 0 * ones)
+        for place in (1e-10, scipy.mean()):  # smaller ones may be zero in single precision
+            share = scipy.sf(place)
+            error = np.sqrt(share * (1 - share) / len(draws))
+            assert abs(np.mean(np.asarray(draws) > place) - share) < 4 * error + 1e-6
+
     def test_no_such_law(self):
         p, a, b = (jnp.array(column) for column in zip((1.0, 0.0, 1.0), (-1.0, 1.0, 0.0), strict=1))
         draws = sample_generalised_inverse_gaussian(jax.random.key(KEY), p, a, b)
