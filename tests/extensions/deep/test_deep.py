@@ -107,6 +107,15 @@ def test_it_learns_a_step_better_than_it_began(settings):
     assert found.diagnostics.evidence_error > 0
 
 
+def test_directions_that_are_resampled_are_drawn_for_a_single_layer_too():
+    model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(0.1))
+    for frequencies, number in (("resampled", 4), ("fixed", 1)):
+        own = method(epochs=2, components=4, frequencies=frequencies)
+        found = fitted(model, own)
+        assert found.posterior.components.size == number
+        assert f"mixture of {number} draws" in found.diagnostics.notes[0]
+
+
 @pytest.mark.parametrize(
     ("likelihood", "y"),
     [

@@ -322,7 +322,7 @@ class RandomFeatureVI(Method):
             evidence_error=error,
             notes=(
                 f"{model.depth} layers of {self.features} random features; predictions are a "
-                f"mixture of {self.components} draws of the hidden ones.",
+                f"mixture of {posterior.components.size} draws of the hidden ones.",
                 *([] if proper else [_FLAT]),
                 *([learned_directions(" with the noise of one draw held")] if learned else []),
                 *([of_a_sample] if rows < source.size else []),
@@ -339,7 +339,8 @@ class RandomFeatureVI(Method):
         state: DeepState,
         evidence: Evidence | None = None,
     ) -> Posterior:
-        drawn = inference.space.model.layers or state.learned.spread is not None
+        resampled = inference.architecture.frequencies == "resampled"
+        drawn = resampled or inference.space.model.layers or state.learned.spread is not None
         number = self.components if drawn else 1
         parts = components_of(inference, state, key, number)
         return Posterior(jax.tree.map(np.asarray, parts), evidence)
