@@ -119,6 +119,14 @@ def test_means_deviations_and_the_integral_of_a_skewed_density(size):
     assert found.rise == pytest.approx(0, abs=1e-6)
 
 
+def test_no_more_points_have_a_weight_than_there_is_room_for():
+    target = LogGamma(2)
+    points = [
+        len(explore(all_of(target), target.mode, lambda: True, *most).points) for most in ((), (8,))
+    ]
+    assert points[1] <= 8 < points[0]
+
+
 @pytest.mark.slow
 def test_units_do_not_matter():
     target = LogGamma(3)

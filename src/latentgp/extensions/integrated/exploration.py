@@ -29,7 +29,7 @@ _ROUNDS, _STILL = 20, 0.015  # of further points; deviations
 _MOST_UNKNOWN = 2.0  # nats
 _KEEP, _LIGHT = 0.02, 3e-3  # how much masses of a design are held to; a weight that is left out
 _LOWEST = 9.0  # nats below the highest point, of a mixture
-_MOST_POINTS = 64  # of a mixture: of more, quantiles would be those of draws
+MOST_POINTS = 64  # of a mixture: of more, quantiles would be those of draws
 
 
 class DensityEvaluation(NamedTuple):
@@ -85,12 +85,15 @@ Evaluate = Callable[[Places], list[DensityEvaluation | None]]
 
 
 def explore(
-    evaluate: Evaluate, mode: DensityEvaluation, goes_on: Callable[[], bool]
+    evaluate: Evaluate,
+    mode: DensityEvaluation,
+    goes_on: Callable[[], bool],
+    most: int = MOST_POINTS,
 ) -> Exploration:
     """Explore a log density.
 
     `evaluate` takes several places at once, and gives None where it fails. Further points are added
-    while there is time; the design is evaluated in any case.
+    while there is time; the design is evaluated in any case. So many points at most have a weight.
     """
     asked: list[DensityEvaluation | None] = []
 
@@ -121,7 +124,7 @@ def explore(
     _, log_volume = np.linalg.slogdet(frame.axes)
     values = np.array([point.value for point in known])
     masses = np.append(masses, np.zeros(len(known) - len(masses)))
-    point_weights = _point_weights(frame, known, masses, proposal.z, weights)
+    point_weights = _point_weights(frame, known, masses, proposal.z, weights, most)
     used = point_weights > 0
     return Exploration(
         points=np.array([point.vector for point in known])[used],
@@ -267,6 +270,7 @@ def _point_weights(
     masses: Float[np.ndarray, "points"],
     z: Float[np.ndarray, "S H"],
     weights: Float[np.ndarray, "S"],
+    most: int,
 ) -> Float[np.ndarray, "points"]:
     """Weights of points that give the density's mean and covariance.
 
@@ -294,7 +298,7 @@ def _point_weights(
     for _ in range(2):  # again without those that count for next to nothing
         equations = np.concatenate([of_points * possible, np.diag(held)])
         found, _ = nnls(equations, np.append(wanted, held * usual))
-        heaviest = np.sort(found)[-_MOST_POINTS:]
+        heaviest = np.sort(found)[-most:]
         possible &= (found > _LIGHT * found.sum()) & (found >= heaviest[0])
     found = np.where(possible, found, 0.0)
     return found / found.sum()

@@ -13,7 +13,7 @@ from latentgp.choosing.choice import Choice
 from latentgp.errors import refuse
 from latentgp.extensions.integrated.design import design
 from latentgp.extensions.integrated.diagnostics import Integration
-from latentgp.extensions.integrated.exploration import Exploration, explore
+from latentgp.extensions.integrated.exploration import MOST_POINTS, Exploration, explore
 from latentgp.extensions.integrated.hyperparameter_density import (
     HyperparameterDensity,
     marginals_in,
@@ -126,10 +126,10 @@ class Integrated(Method):
         mode = inner.at(found, problem)
         # With what predictions alone depend on, as it is at the mode.
         space = eqx.tree_at(lambda s: s.model, found.space, mode.model)
-        _check_size(space, found.converged)
+        most = _most_points(space, found.converged)
         density = HyperparameterDensity(space, found, problem.control)
         try:
-            explored = explore(density, density.mode(), density.goes_on)
+            explored = explore(density, density.mode(), density.goes_on, most)
         finally:
             density.run.close()
         components, sites, unmoved = density.components(explored, problem.data.size)
@@ -181,19 +181,22 @@ def check_integrable(method: Any, learned: object = True) -> None:
     Needs(log_evidence=True).check('hyperparameters="integrate"', method=method)
 
 
-def _check_size(space: ParameterSpace, converged: ConvergedPosterior) -> None:
-    points = len(design(min(space.size, _MOST_HYPERPARAMETERS)).masses)
-    size = points * sum(leaf.nbytes for leaf in jax.tree.leaves(converged.posterior))
+def _most_points(space: ParameterSpace, converged: ConvergedPosterior) -> int:
+    """How many posteriors there is memory for, a power of two, as the mixture's size is one."""
+    points = min(len(design(min(space.size, _MOST_HYPERPARAMETERS)).masses), MOST_POINTS)
+    each = sum(leaf.nbytes for leaf in jax.tree.leaves(converged.posterior))
+    most = 1 << min(MOST_POINTS, _MOST_BYTES // each).bit_length() >> 1
     sentences = {
         f"{space.size} hyper-parameters are too many to integrate over, at most "
         f"{_MOST_HYPERPARAMETERS} are possible; freeze some, share length-scales between inputs, "
         'or use hyperparameters="sample".': space.size > _MOST_HYPERPARAMETERS,
-        f"The posteriors at {points} points need {size / 2**30:.1f} GiB, more than "
-        f"{_MOST_BYTES >> 30}; use a method with Inducing(...), or freeze hyper-parameters.": (
-            size > _MOST_BYTES
+        f"The posteriors at {points} points need {points * each / 2**30:.1f} GiB, of at "
+        f"most {_MOST_BYTES >> 30}; use a method with Inducing(...), or freeze hyper-parameters.": (
+            most < points
         ),
     }
     refuse(sentences)
+    return most
 
 
 def _integration(space: ParameterSpace, explored: Exploration) -> Integration:
