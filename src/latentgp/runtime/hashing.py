@@ -60,7 +60,9 @@ def _parts(value: Any, inside: frozenset[int]) -> Iterator[bytes]:
 
 
 def _within(value: Any) -> Iterator[Any]:
-    """The values that one consists of, in an order of its own."""
+    """The values that one consists of, in an order of its own; not what files leave out."""
+    declared = fields(value) if is_dataclass(value) else ()
+    unsaved = {field.name for field in declared if not field.metadata.get("saved", True)}
     if isinstance(value, Mapping):
         yield from sorted(value.items(), key=lambda item: repr(item[0]))
     elif isinstance(value, set | frozenset):
@@ -76,14 +78,17 @@ def _within(value: Any) -> Iterator[Any]:
     elif isinstance(value, MethodType):
         yield from (value.__self__, value.__func__)
     elif isinstance(value, CodeType):
-        yield from (value.co_code, value.co_names, value.co_consts, value.co_freevars)
+        arguments = value.co_varnames[: value.co_argcount + value.co_kwonlyargcount]
+        yield from (value.co_code, value.co_names, value.co_consts, value.co_freevars, arguments)
     elif callable(value) and hasattr(inspect.unwrap(value), "__code__"):
-        function: Any = inspect.unwrap(value)
+        # What wraps another function has code of its own, unless it is compiled.
+        function: Any = value if hasattr(value, "__code__") else inspect.unwrap(value)
         yield from (function.__code__, function.__defaults__, function.__kwdefaults__)
         yield from (cell.cell_contents for cell in function.__closure__ or ())
     elif is_dataclass(value) and value.__dataclass_params__.frozen:  # pyright: ignore
-        yield from ((field.name, getattr(value, field.name, None)) for field in fields(value))
+        names = (field.name for field in fields(value))
+        yield from ((name, getattr(value, name, None)) for name in names if name not in unsaved)
     elif hasattr(value, "__dict__"):
-        yield from sorted(vars(value).items())
+        yield from sorted(item for item in vars(value).items() if item[0] not in unsaved)
     else:
         yield _ADDRESS.sub("", repr(value))
