@@ -283,8 +283,9 @@ class Pathfinder(Approximation):
             return jnp.mean(jax.vmap(lambda u: -log_density(centre + root(u)))(normal)) - half
 
         # BlackJAX repeats the last state after the end; bounds of its own Gaussians may be none.
-        moved = jnp.any(jnp.abs(jnp.diff(path.position, axis=0)) > 0, axis=1)
-        places = jnp.arange(len(path.position))
+        positions: Any = path.position
+        moved = jnp.any(jnp.abs(jnp.diff(positions, axis=0)) > 0, axis=1)
+        places = jnp.arange(len(positions))
         made = places < jnp.max(jnp.where(moved, places[1:], 0))
         energies = jax.lax.map(free_energy, path)
         energies = jnp.where(made & jnp.isfinite(energies), energies, jnp.inf)

@@ -246,7 +246,7 @@ class _AscentByGroups(SlopeSearch):
                     return -float(value), -np.asarray(ravel_pytree(gradient)[0])
 
                 known: Any = {"method": "L-BFGS-B", "options": {"maxiter": _ITERATIONS}}
-                end = minimize(slope, np.asarray(start), jac=True, **known)
+                end: Any = minimize(slope, np.asarray(start), jac=True, **known)
                 free, value = replace(free, **whole(jnp.asarray(end.x))), -float(end.fun)
                 if end.status == _NO_STEP:
                     # Curvature in hyper-parameters grows with the rows, in white ones it may not.
