@@ -76,7 +76,7 @@ class RowBlock(NamedTuple):
 
     X: Float[np.ndarray, "N D"]  # inputs
     y: Float[np.ndarray, "N"]  # targets
-    weights: Float[np.ndarray, "N"]
+    weights: Float[np.ndarray, "N"]  # w equals w copies of the row
     sizes: Float[np.ndarray, "N"]  # exposures, trials, or whether a time is censored, shape (N,)
 
     def blocks(self, chosen: Sequence[Any]) -> list[RowBlock]:
@@ -136,7 +136,7 @@ def negative_log_evidence(
     for X, y, weights, sizes in blocks:
         covariance, Z, (correlation, slope, of_mixing) = covariance_of(logarithms, candidate, X)
         if law is None:
-            parts = gaussian_evidence(covariance, y, weights, own)
+            parts = gaussian_evidence(covariance, y, weights, own, weights)
         else:
             parts = laplace_evidence(covariance, y, weights, sizes, law, own)
         if parts is None:
@@ -179,8 +179,13 @@ def gaussian_evidence(
     y: Float[np.ndarray, "N"],
     weights: Float[np.ndarray, "N"],
     noise: float,
+    copies: Float[np.ndarray, "N"],
 ) -> Parts | None:
-    """Of a Gaussian process with noise, whose own parameter is the noise variance."""
+    """Of a Gaussian process with noise, whose own parameter is the noise variance.
+
+    Targets are means of so many rows as their weights. All of these are `copies` of one another, or
+    one where the mean alone is known.
+    """
     covariance = covariance.copy()
     covariance[np.diag_indices(len(y))] += noise / weights
     factor, failed = potrf(covariance, lower=1, overwrite_a=0)
@@ -192,7 +197,8 @@ def gaussian_evidence(
     inverse[np.diag_indices(len(y))] /= 2
     log_scale = np.sum(np.log(np.diag(factor))) + 0.5 * len(y) * np.log(2 * np.pi)
     inner = 0.5 * (inverse - np.outer(solved, solved))
-    of_noise = np.sum(np.diag(inner) / weights) * noise
+    log_scale += 0.5 * np.sum((copies - 1) * np.log(2 * np.pi * noise) + np.log(copies))
+    of_noise = np.sum(np.diag(inner) / weights) * noise + 0.5 * np.sum(copies - 1)
     return Parts(0.5 * y @ solved + log_scale, inner, of_noise)
 
 

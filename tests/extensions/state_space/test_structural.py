@@ -18,7 +18,8 @@ YEAR = {"year": 365.2425, "week": 7.0, "day": 1.0}
 def block(rows, seed=0):
     generator = np.random.default_rng(seed)
     t = np.sort(generator.random(rows))
-    return structural._Series(t, np.sin(9 * t), generator.uniform(0.5, 2.0, rows))
+    weights = generator.integers(1, 4, rows).astype(float)
+    return structural._Series(t, np.sin(9 * t), weights, weights)
 
 
 def at(parts):
@@ -46,18 +47,29 @@ def test_gradient_is_that_of_the_evidence(level, periods):
 @pytest.mark.quick
 def test_evidence_is_that_of_the_kernel(level):
     parts, rows = structural._Parts(level, (0.2,)), block(25)
+    t, y = (np.repeat(array, rows.weights.astype(int)) for array in rows[:2])
     place, middle, deviation = at(parts)
     values = np.exp(place)
     kernel = LEVELS[level](lengthscale=values[0], variance=values[1])
     kernel += lgp.Matern32(lengthscale=3.0, variance=values[2])
     season = lgp.Periodic(lengthscale=values[4], period=0.2, variance=values[3])
     kernel += season * lgp.Matern12(lengthscale=values[5])
-    gram = np.array(kernel.gram(rows.t[:, None], rows.t[:, None]))
-    covariance = gram + np.diag(1e-8 + values[-1] / rows.weights)
-    right = multivariate_normal(cov=covariance).logpdf(rows.y)
+    gram = np.array(kernel.gram(t[:, None], t[:, None]))
+    right = multivariate_normal(cov=gram + 1e-8 * (t[:, None] == t) + values[-1] * np.eye(len(t)))
+    right = right.logpdf(y)
     right += norm(middle, deviation).logpdf(place).sum()
     found = -structural._negative_log_evidence(place, parts, [rows], middle, deviation)[0]
     assert found == pytest.approx(right, rel=1e-9)
+
+
+def test_copies_count_in_the_evidence_that_targets_are_compared_by():
+    """Of targets ten times as great it is less by log 10 for each copy of a row."""
+    t, rng = np.arange(60.0), np.random.default_rng(0)
+    y, weights = np.sin(t / 8) + 0.3 * rng.normal(size=60), rng.integers(1, 4, 60).astype(float)
+    one, other = (series_kernel(t, scale * y, None, weights, {}) for scale in (1, 10))
+    off = weights.sum() * np.log(10)
+    assert one.log_evidence - other.log_evidence == pytest.approx(off, rel=1e-6)
+    assert other.total == pytest.approx(weights @ (10 * y))
 
 
 def monthly(years=8, seed=0):

@@ -62,7 +62,8 @@ class _Series(NamedTuple):
 
     t: Vector
     y: Vector
-    weights: Vector
+    weights: Vector  # the number of rows whose mean it is
+    copies: Vector  # how many of these are alike
 
 
 class _Parts(NamedTuple):
@@ -148,14 +149,14 @@ def series_kernel(
         if not np.all((squares > 0) & np.isfinite(squares)):
             return None
         middle = np.mean(y)
-        rows = [_Series(b.t / span, (b.y - middle) / spread, b.weights) for b in rows]
+        rows = [b._replace(t=b.t / span, y=(b.y - middle) / spread) for b in rows]
         most = _ROWS if len(rows) == 1 else _ROWS_OF_EACH
         step = float(np.median(np.diff(np.unique(rows[0].t))))
         found = _structure(rows, most, step, _periods(rows[0], most, step, span, calendar))
     if found is None:
         return None
-    seen = np.concatenate([block.y[-most:] for block in rows])
-    return _choice(found, span, spread, series is not None, middle + spread * seen)
+    seen, weights = (np.concatenate([block[i][-most:] for block in rows]) for i in (1, 2))
+    return _choice(found, span, spread, series is not None, middle + spread * seen, weights)
 
 
 def _structure(
@@ -188,7 +189,7 @@ def _structure(
 
 def _ordered(t: Vector, y: Vector, weights: Vector, own: Any) -> _Series:
     order = np.argsort(t[own], kind="stable")
-    return _Series(*(array[own][order] for array in (t, y, weights)))
+    return _Series(*(array[own][order] for array in (t, y, weights, weights)))
 
 
 def _means(block: _Series, width: float, most: int) -> _Series:
@@ -197,14 +198,14 @@ def _means(block: _Series, width: float, most: int) -> _Series:
     places = np.unique(stretches, return_inverse=True)[1].ravel()
     each = (block.t, block.y, np.ones_like(block.t))
     t, y, total = (np.bincount(places, block.weights * of)[-most:] for of in each)
-    return _Series(t / total, y / total, total)
+    return _Series(t / total, y / total, total, np.ones_like(total))
 
 
 def _periods(
     rows: _Series, most: int, step: float, span: float, calendar: Mapping[str, float]
 ) -> list[_Period]:
     """Periods of two steps at least and half a span at most; peaks of the last rows."""
-    t, y, weights = (array[-most:] for array in rows)
+    t, y, weights, _ = (array[-most:] for array in rows)
     asked = [_Period(p / span, f"a {name}", -_MARGIN) for name, p in calendar.items()]
     if not calendar:
         usual = [_Period(p * step, f"{p:g} steps", _MARGIN) for p in _USUAL]
@@ -300,7 +301,7 @@ def _negative_log_evidence(
     total = 0.5 * errors @ errors + np.sum(np.log(deviation * np.sqrt(2 * np.pi)))
     gradient = errors / deviation
     values = np.exp(logarithms)
-    for t, y, weights in blocks:
+    for t, y, weights, copies in blocks:
         lags = np.abs(t[:, None] - t)
         level, of_length = _of_lags(parts.level, lags, values[0])
         trend, _ = _of_lags("Matern32", lags, _LONG)
@@ -315,7 +316,7 @@ def _negative_log_evidence(
             terms += [season, 2 * turns * season, wave * of_change]
             covariance = covariance + season
         covariance[np.diag_indices(len(t))] += _JITTER
-        found = gaussian_evidence(covariance, y, weights, values[-1])
+        found = gaussian_evidence(covariance, y, weights, values[-1], copies)
         if found is None:
             return np.inf, np.zeros_like(logarithms)
         total += found.value
@@ -334,11 +335,16 @@ def _of_lags(
 
 
 def _choice(
-    found: _Structure, span: float, spread: float, is_of_many: bool, seen: Vector
+    found: _Structure,
+    span: float,
+    spread: float,
+    is_of_many: bool,
+    seen: Vector,
+    weights: Vector,
 ) -> SeriesChoice:
     """The kernel in the units of the rows, its priors, and what is frozen.
 
-    It was chosen on the targets that were `seen`.
+    It was chosen on the targets that were `seen`, with their weights.
     """
     best, variance = found.level, spread**2
     first = _rounded(best.logarithms)
@@ -374,8 +380,8 @@ def _choice(
         float(first[-1] * variance),
         f"Kernel: a {best.parts.level} level, a trend and "
         f"{f'a season of {seasons}' if seasons else 'no season'}, {of_rows}.",
-        float(best.log_evidence - len(seen) * np.log(spread)),
-        float(seen.sum()),
+        float(best.log_evidence - weights.sum() * np.log(spread)),
+        float(weights @ seen),
     )
 
 
