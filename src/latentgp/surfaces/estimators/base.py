@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import jax
 import numpy as np
@@ -133,7 +133,8 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
     """
 
     kernel: LatentKernel | str | None = None
-    column_names: ClassVar[Sequence[str] | None] = None  # of the table that X was made of
+    # Of the table that X was made of; no setting.
+    column_names = cast("Sequence[str] | None", None)
 
     __signature__ = _SignatureOfInit()
 

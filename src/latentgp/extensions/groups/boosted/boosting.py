@@ -127,7 +127,6 @@ class Boosting:
             }
         )
         rows = data.merged if isinstance(data, MergedRows) else data.merged_rows().merged
-        refuse_bounds("Boosting", rows)
         columns = self.columns or columns_beside_groups(model, rows.X.shape[1])
         refuse({"Boosting has no column beside those of groups; add one to split.": not columns})
         frozen = options.get("frozen", ())
@@ -180,14 +179,6 @@ def columns_beside_groups(model: LatentGP, columns: int) -> tuple[int, ...]:
     kinds = GROUPS | MultipleMembership
     groups = {c for part in parts if isinstance(part.kernel, kinds) for c in part.columns}
     return tuple(column for column in every if column not in groups)
-
-
-def refuse_bounds(name: str, rows: Data) -> None:
-    """Raise InputError where targets are censored, or were seen above an entry alone."""
-    each = (rows.side_information.get(side, 0.0) for side in ("censored", "entry"))
-    bounds = int(sum(map(np.count_nonzero, each)))
-    sentence = f"{name} takes no bounds for targets, which {bounds} rows have (censored or entry); "
-    refuse({sentence + "leave these rows out, or the mean.": bounds > 0})
 
 
 class _Alternation(NamedTuple):

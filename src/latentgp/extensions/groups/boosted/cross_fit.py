@@ -13,11 +13,7 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError, check_whole, refuse
-from latentgp.extensions.groups.boosted.boosting import (
-    Boosting,
-    columns_beside_groups,
-    refuse_bounds,
-)
+from latentgp.extensions.groups.boosted.boosting import Boosting, columns_beside_groups
 from latentgp.inference import fit
 from latentgp.means import ConstantMean, Mean
 from latentgp.methods.base import Method
@@ -101,7 +97,7 @@ class CrossFit:
         made: Any = partial(clone, self.regressor)
         columns = self.columns or columns_beside_groups(model, data.X.shape[1])
         name = type(self.regressor).__name__
-        refuse_bounds(name, data)
+        _refuse_bounds(name, data)
         refuse(
             {
                 "The mean has no column beside those of groups; add one, or leave it out.": (
@@ -173,3 +169,11 @@ class RegressorMean(Mean):
         own = jax.lax.stop_gradient(X[:, np.array(self.columns)])
         (found,) = call_on_host(predictions, (X.shape[:1],), X.dtype, own)
         return self.base(X) + found[:, None]
+
+
+def _refuse_bounds(name: str, rows: Data) -> None:
+    """Raise InputError where targets are censored, or were seen above an entry alone."""
+    each = (rows.side_information.get(side, 0.0) for side in ("censored", "entry"))
+    bounds = int(sum(map(np.count_nonzero, each)))
+    sentence = f"{name} takes no bounds for targets, which {bounds} rows have (censored or entry); "
+    refuse({sentence + "leave these rows out, or take trees as the mean.": bounds > 0})
