@@ -59,6 +59,10 @@ class Free(Module):
     points: Float[Array, "*Q M D"] | None  # inducing ones, (M, D) or (Q, M, D); None if held
     covariance: Covariance = eqx.field(static=True)  # how spread is to be read
 
+    def at(self, part: dict[str, Any]) -> Free:
+        """The same with a part of the fields."""
+        return replace(self, **part)
+
 
 class Ascent(NamedTuple):
     """Where an ascent is."""
@@ -146,7 +150,7 @@ def _value_and_gradient(
     """With its derivatives in a part of what is free alone, which takes a part of the time."""
 
     def of_part(part: dict[str, Array]) -> tuple[Scalar, Scalar]:
-        return objective(bound, replace(free, **part), key)
+        return objective(bound, free.at(part), key)
 
     return jax.value_and_grad(of_part, has_aux=True)(part)
 
@@ -246,8 +250,8 @@ class _AscentByGroups(SlopeSearch):
                     return -float(value), -np.asarray(ravel_pytree(gradient)[0])
 
                 known: Any = {"method": "L-BFGS-B", "options": {"maxiter": _ITERATIONS}}
-                end: Any = minimize(slope, np.asarray(start), jac=True, **known)
-                free, value = replace(free, **whole(jnp.asarray(end.x))), -float(end.fun)
+                end = minimize(slope, np.asarray(start), jac=True, **known)
+                free, value = free.at(whole(jnp.asarray(end.x))), -float(end.fun)
                 if end.status == _NO_STEP:
                     # Curvature in hyper-parameters grows with the rows, in white ones it may not.
                     growth = bound.data.total_weight if "vector" in names else 1.0
