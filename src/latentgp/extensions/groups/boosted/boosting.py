@@ -62,7 +62,7 @@ class Boosting:
 
     Raises:
         InputError: a number outside of its range; on use no LightGBM, a method without sites, a
-            likelihood of several latent functions, censored rows.
+            likelihood of several latent functions.
 
     Example:
         >>> import jax, latentgp as lgp, numpy as np
