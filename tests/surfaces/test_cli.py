@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from safetensors.numpy import save_file
+from typer.main import get_command
 
 import latentgp
 from latentgp.site_inference.search import search
@@ -562,6 +563,12 @@ def test_priors_frozen_parameters_and_limits_reach_the_estimator(run, house, tmp
     assert estimator.max_seconds == 100
     assert float(estimator.priors["kernel.lengthscale"].loc) == 1.0
     np.testing.assert_allclose(estimator.model_.kernel.lengthscale, np.e, rtol=0.1)
+
+
+def test_a_model_knows_its_command_with_what_was_turned_off():
+    line = ["table.csv", "--target", "y", "--no-globe", "--out", "model"]
+    context = get_command(cli.app.app).commands["fit"].make_context("fit", list(line))
+    assert cli.app._as_typed(context) == f"latentgp fit {' '.join(line)}"
 
 
 def test_a_log_has_a_line_about_every_step_of_a_fit(house):

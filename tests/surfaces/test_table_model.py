@@ -346,6 +346,9 @@ class TestWhatARowCarries:
         scores, seen = model.evaluate(frame), frame["lost"] == 0
         assert scores["censored rows left out below"] == (~seen).sum() > 5
         predicted = model.predict(frame)[seen]
+        unknown = model.predict(frame.assign(lost=np.nan), above=[1234567, 1234568])
+        np.testing.assert_array_equal(unknown.loc[seen, "mean"], predicted["mean"])
+        assert unknown.columns[-2:].str[-7:].tolist() == ["1234567", "1234568"]
         error = np.sqrt(np.mean((predicted["mean"] - frame["y"][seen]) ** 2))
         assert scores["root mean squared error"] == pytest.approx(error)
         X, y, side = model.encoded(frame)

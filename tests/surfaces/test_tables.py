@@ -17,7 +17,7 @@ from latentgp.surfaces.tables import (
     write_table,
 )
 from latentgp.surfaces.tables.rows import Frames
-from latentgp.surfaces.tables.start import _several
+from latentgp.surfaces.tables.start import _several, sides_of
 
 pytestmark = pytest.mark.quick
 
@@ -48,6 +48,12 @@ def mixed_table(rows=40):
             "never": [None] * rows,
         }
     )
+
+
+def test_bounds_are_read_after_what_says_where_they_are():
+    frame = pd.DataFrame({"kind": [0.0, 2, 1], "end": [np.nan, 3.0, np.nan]})
+    for columns in ({"upper": "end", "censored": "kind"}, {"censored": "kind", "upper": "end"}):
+        assert sides_of(frame, columns)["upper"].tolist() == [0.0, 3.0, 0.0]
 
 
 class TestReading:
@@ -221,6 +227,15 @@ class TestTarget:
 
 
 class TestEncoding:
+    def test_categories_that_a_reader_would_take_for_numbers_stay_text(self, tmp_path):
+        table = pd.DataFrame({"mix": ["2.0", "3.50", "x"] * 4, "plain": ["2", "3", "x"] * 4})
+        encoder = TableEncoder.fit(table)
+        assert encoder.read_as_text == ["mix"]
+        few = table[table["mix"] != "x"]
+        few.to_csv(tmp_path / "few.csv", index=False)
+        again = read_table(tmp_path / "few.csv", encoder.read_as_text)
+        np.testing.assert_array_equal(encoder.encode(again), encoder.encode(few))
+
     def test_a_mixed_table(self):
         frame = mixed_table()
         encoder = TableEncoder.fit(frame)

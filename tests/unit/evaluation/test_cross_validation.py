@@ -1,11 +1,15 @@
 """Cross-validation, comparison of models, predictive checks and conformal intervals."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
 from scipy import stats
 
 import latentgp as lgp
+from latentgp.surfaces.evaluation.weights import _draws
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(1)
@@ -22,6 +26,13 @@ def test_folds_of_one_row_are_leave_one_out():
         np.testing.assert_allclose(getattr(whole, name), getattr(loo, name), atol=1e-8)
     assert whole.elpd == pytest.approx(loo.elpd)
     assert sorted(whole.fold) == list(range(30))
+
+
+def test_weights_are_of_one_sum():
+    draws = {f"kernel.parts[{n}].weights": np.ones((2, 5, n + 2)) for n in range(2)}
+    posterior: Any = SimpleNamespace(hyperparameters=draws, model=MODEL)
+    with pytest.raises(lgp.InputError, match="The kernel has 2 sums with weights"):
+        _draws(posterior)
 
 
 def test_groups_are_left_out_together():

@@ -706,8 +706,8 @@ def _as_typed(typed: typer.Context) -> str:
         if source is None or source.name != "COMMANDLINE":
             continue
         option = known.opts[:1] if known.param_type_name == "option" else []
-        if value is True:
-            words += option
+        if isinstance(value, bool):
+            words += option if value else known.secondary_opts[:1]
             continue
         for each in value if isinstance(value, list | tuple) else [value]:
             words += [*option, str(each)]

@@ -13,7 +13,7 @@ from latentgp.errors import InputError
 from latentgp.hyperparameters.base import parameters
 from latentgp.hyperparameters.summary import aligned
 from latentgp.runtime.progress import stepwise
-from latentgp.surfaces.estimators import GPClassifier, GPOrdinalClassifier
+from latentgp.surfaces.estimators.classifier import LabelEstimator
 from latentgp.surfaces.evaluation import plots
 from latentgp.surfaces.evaluation.comparison import LEVELS, ComparisonRow
 from latentgp.surfaces.evaluation.effects import Effects
@@ -36,7 +36,19 @@ def calibration_picture(
     tell: Tell = warn,
 ) -> Path:
     """Reliability diagram of a classifier, interval calibration of a regressor."""
-    return plots.save_figure(_calibration(model, *model.weighted(frame, tell, weights)), path)
+    X, y, counts, side = model.weighted(frame, tell, weights)
+    counts, estimator = np.ones(len(y)) if counts is None else counts, model.estimator
+    if isinstance(estimator, LabelEstimator):
+        bins = int(np.clip(len(y) // 30, 5, 15))  # fewer rows a bin would show chance alone
+        given, classes = estimator.predict_proba(X), estimator.classes_
+        shown = given[:, 1] if given.shape[1] == 2 else given
+        known = {"classes": classes, "event": f"{model.target} = {classes[-1]}"}
+        drawn = plots.reliability_diagram(None, y, shown, bins, **known, sample_weight=counts)
+    else:
+        found = scores_of(estimator.posterior_.predict(X, **side), y)
+        observed = coverages(found, LEVELS, counts)
+        drawn = plots.interval_calibration(None, LEVELS, observed, rows=len(y))
+    return plots.save_figure(drawn, path)
 
 
 def lengthscales(model: "TableModel") -> str:
@@ -165,24 +177,3 @@ def comparison_picture(found: "Comparison", path: Path) -> Path:
     else:
         axes = plots.comparison(None, names, scores, errors, bars=bars)
     return plots.save_figure(axes, path)
-
-
-def _calibration(
-    model: "TableModel",
-    X: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray | None,
-    side: dict[str, Any],
-) -> Any:
-    estimator = model.estimator
-    if isinstance(estimator, GPClassifier | GPOrdinalClassifier):
-        bins = int(np.clip(len(y) // 30, 5, 15))  # fewer rows a bin would show chance alone
-        given, classes = estimator.predict_proba(X), estimator.classes_
-        shown = given[:, 1] if given.shape[1] == 2 else given
-        event = f"{model.target} = {classes[-1]}"
-        known = {"classes": classes, "event": event, "sample_weight": weights}
-        return plots.reliability_diagram(None, y, shown, bins, **known)
-    predictive = estimator.posterior_.predict(X, **side)
-    counts = np.ones(len(y)) if weights is None else weights
-    observed = coverages(scores_of(predictive, y), LEVELS, counts)
-    return plots.interval_calibration(None, LEVELS, observed, rows=len(y))

@@ -39,14 +39,6 @@ def with_known(
 
 
 def are_known(estimator: Any, X: Any, y: Any) -> Bool[np.ndarray, "N"] | None:
-    """Which rows an estimator has learned from; None where it does not remember.
-
-    Example:
-        >>> import numpy as np, latentgp as lgp
-        >>> X = np.arange(6.0)[:, None]
-        >>> gp = lgp.GPRegressor(random_state=0).fit(X[:4], X[:4, 0])
-        >>> are_known(gp, X, X[:, 0])
-        array([ True,  True,  True,  True, False, False])
-    """
+    """Which rows an estimator has learned from; None where it does not remember."""
     known = getattr(estimator, "row_fingerprints_", None)
     return None if known is None else np.isin(fingerprints(X, y), known)

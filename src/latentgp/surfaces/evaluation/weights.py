@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.hyperparameters.summary import aligned
+from latentgp.kernels.per_latent import OwnKernels
 from latentgp.modules import stored
 from latentgp.posteriors.posterior import Posterior
 from latentgp.surfaces.evaluation.protocols import HoldsDraws, HoldsMarginals
@@ -126,6 +127,11 @@ def _draws(posterior: HoldsDraws) -> Float[np.ndarray, "S Q M"]:
         raise InputError(
             "The chains have no weights of a WeightedSum or PerLatentSum among their "
             f"hyper-parameters ({', '.join(posterior.hyperparameters) or 'none'}); sample them."
+        )
+    if len(found) > 1 and not isinstance(posterior.model.kernel, OwnKernels):
+        raise InputError(
+            f"The kernel has {len(found)} sums with weights; take one WeightedSum or PerLatentSum, "
+            "or a PerLatent of one for each latent function."
         )
     return found[0] if found[0].ndim == 3 else np.stack(found, axis=1)
 

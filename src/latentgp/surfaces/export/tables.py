@@ -55,7 +55,7 @@ def export_table_model(
         "side_columns": {
             name: [column, SIDES[name].without]
             for name, column in model.side_columns.items()
-            if name != "event"  # no prediction depends on it
+            if SIDES[name].without is not None  # else no prediction depends on it
         },
         "test_columns": columns,
         "test_answers": list(map(str, answers.columns)),

@@ -67,15 +67,14 @@ def _by_folds(
     """Rows of each fold by the others, of one fold by its own; inputs standardised by these."""
     from sklearn.preprocessing import StandardScaler
 
-    of_classes = judged.classes is not None
-    density = np.zeros(len(folds))
-    values = np.zeros((len(folds), len(judged.classes)) if of_classes else len(folds))
+    classes, density = judged.classes, np.zeros(len(folds))
+    values = np.zeros(len(folds) if classes is None else (len(folds), len(classes)))
     for fold in np.unique(folds):
         own = folds == fold
         others = own if own.all() else ~own
         X: Any = StandardScaler().fit(judged.X[others]).transform(judged.X)
         density[own], values[own] = law(judged, X, own, others, linear)
-    return Baseline(name, density, *((None, values) if of_classes else (values,)))
+    return Baseline(name, density, *((values,) if classes is None else (None, values)))
 
 
 # Log densities of a fold's rows, and their means or probabilities, by the other rows.

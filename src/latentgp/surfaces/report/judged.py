@@ -64,7 +64,7 @@ def judged(model: TableModel, frame: pd.DataFrame, tell: Tell = silent) -> Asses
     frame = model.without_gaps(frame, tell)
     X, y, weights, side = model.weighted(frame, tell)
     if weights is not None and 0 < np.sum(weights > 0) < len(y):
-        return judged(model, frame[weights > 0], tell)
+        return judged(model, frame.loc[weights > 0], tell)
     classes, numbers = None, y
     if isinstance(estimator, LabelEstimator):
         classes, numbers = estimator.classes_, estimator.numbered(y)
@@ -97,11 +97,11 @@ def judged(model: TableModel, frame: pd.DataFrame, tell: Tell = silent) -> Asses
             }
             learned = "each row" if left_out else f"each of the {np.sum(known)} it learned from"
             how = f"{learned} is predicted from all others, by {left.how}"
-    prints = np.unique(fingerprints(X, numbers)[known]) if left_out else ()
+    own_rows = np.unique(fingerprints(X, numbers))
     return Assessment(
         **{"model": model, "frame": frame, "X": X, "y": y, "classes": classes, "data": data},
         **{"seen": seen, "left_out": left_out, "how": how, "weights": counts, **found},
-        whole=left_out and len(prints) == len(estimator.row_fingerprints_),
+        whole=left_out and np.array_equal(own_rows, np.asarray(estimator.row_fingerprints_)),
         uncensored=uncensored(side, len(y)),
         warnings=tuple(told),
     )

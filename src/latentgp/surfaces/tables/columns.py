@@ -13,10 +13,17 @@ from numpy.typing import NDArray
 
 from latentgp.errors import InputError
 from latentgp.modules import stored
-from latentgp.surfaces.tables.notation import DurationNotation, Notation, RecognisedNotation, plain
+from latentgp.surfaces.tables.notation import (
+    DurationNotation,
+    Notation,
+    RecognisedNotation,
+    plain,
+    stays_text,
+)
 from latentgp.surfaces.tables.values import (
     Tell,
     about_zone,
+    changes_as_number,
     checked_frame,
     column_of,
     dates_in,
@@ -83,6 +90,11 @@ class NumberColumn:
             return {}
         day = 1.0 if self.unit == "days" else 86400.0
         return {"year": 365.2425 * day, "week": 7 * day, "day": day}
+
+    @property
+    def stays_text(self) -> bool:
+        """Whether a reader of CSV must leave it as text."""
+        return stays_text(self.notation)
 
     def describe(self) -> str:
         """Describe the encoding of the column in words."""
@@ -172,6 +184,11 @@ class CategoryColumn:
         names += [f"{self.name} = other"] if self.others else []
         return [*names, f"{self.name} is missing"] if self.marks_missing else names
 
+    @property
+    def stays_text(self) -> bool:
+        """Whether a reader of CSV must leave it as text."""
+        return any(map(changes_as_number, (*self.categories, *self.others)))
+
     def describe(self) -> str:
         """Describe the encoding of the column in words."""
         total = len(self.categories) + len(self.others)
@@ -241,6 +258,11 @@ class SeriesColumn:
     def feature_names(self) -> list[str]:
         """Name of the encoded column."""
         return [f"{self.name} [number]"]
+
+    @property
+    def stays_text(self) -> bool:
+        """Whether a reader of CSV must leave it as text."""
+        return any(map(changes_as_number, self.labels))
 
     def describe(self) -> str:
         """Describe the encoding of the column in words."""

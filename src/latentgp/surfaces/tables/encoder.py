@@ -19,7 +19,6 @@ from latentgp.surfaces.tables.columns import (
     as_read,
     has_many_levels,
 )
-from latentgp.surfaces.tables.notation import stays_text
 from latentgp.surfaces.tables.values import (
     Tell,
     checked_frame,
@@ -170,8 +169,7 @@ class TableEncoder:
     @property
     def read_as_text(self) -> list[str]:
         """Columns that a reader of CSV must leave as text: 1.200 may be 1200 there."""
-        numbers = [column for column in self.columns if isinstance(column, NumberColumn)]
-        return [column.name for column in numbers if stays_text(column.notation)]
+        return [column.name for column in self.columns if column.stays_text]
 
     def read(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table with dates, times and numbers that are written in another way as such."""

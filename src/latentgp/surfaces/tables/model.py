@@ -406,12 +406,13 @@ class TableModel:
         return {name: column_of_side(name, own) for name, own in self.side_columns.items()}
 
     def _sides(self, frame: pd.DataFrame, tell: Tell) -> dict[str, np.ndarray]:
-        """Side information of a table that may lack it; says what is taken then."""
-        columns = self._own_sides
-        known = {name: own for name, own in self.side_columns.items() if columns[name] in frame}
-        for name, column in columns.items():
+        """Side information that predictions depend on; says what is taken where it lacks."""
+        known = {}
+        for name, column in self.side_columns.items():
             without = SIDES[name].without
-            if name not in known and without is not None:
+            if without is not None and column in frame:
+                known[name] = column
+            elif without is not None:
                 tell(f"the table has no column {column!r}", f": {without}")
         return sides_of(frame, known)
 
@@ -490,11 +491,11 @@ class TableModel:
             found = {"mean": predictive.mean, "std": np.sqrt(predictive.variance)}
             found |= {"lower": lower, "upper": upper}
             if len(quantiles):
-                names = [f"quantile_{p:g}" for p in quantiles]
+                names = [f"quantile_{p:.15g}" for p in quantiles]
                 found |= zip(names, predictive.quantiles(quantiles).T, strict=True)
             for value in above:
                 below = predictive.cdf(np.full(len(X), value))
-                found[f"probability_above_{value:g}"] = 1 - below
+                found[f"probability_above_{value:.15g}"] = 1 - below
             return pd.DataFrame(found, index=frame.index)
         refuse({"quantiles and above are of numbers and counts: leave them out": of_law})
         probabilities, classes = predictive.probabilities, self.estimator.classes_

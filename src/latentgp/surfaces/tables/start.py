@@ -448,7 +448,7 @@ def column_of_side(name: str, column: str) -> str:
 def sides_of(frame: pd.DataFrame, columns: Mapping[str, str]) -> dict[str, np.ndarray]:
     """Side information by the likelihood's names; events as what is not censored."""
     side = {}
-    for name, column in columns.items():
+    for name, column in sorted(columns.items(), key=lambda own: own[0] == "upper"):
         own = column_of_side(name, column)
         if name == "event":
             values = split_target(frame, own)

@@ -436,6 +436,14 @@ def text_of(value: Any) -> str:
     return str(value).strip()
 
 
+def changes_as_number(text: str) -> bool:
+    """Whether a category reads as a number that is written in another way, such as 2.0."""
+    try:
+        return text_of(float(text)) != text
+    except ValueError:
+        return False
+
+
 def label_of(parts: Iterable[str]) -> str:
     """A combination "a:b" of categories, those that hold a colon told apart."""
     return ":".join(part.replace("\\", "\\\\").replace(":", "\\:") for part in parts)

@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from latentgp.errors import InputError
 from latentgp.modules import stored
 from latentgp.surfaces.tables.formula.terms import Formula, TermFactor
-from latentgp.surfaces.tables.values import Tell, in_order, listed, texts_in, warn
+from latentgp.surfaces.tables.values import (
+    Tell,
+    changes_as_number,
+    in_order,
+    listed,
+    texts_in,
+    warn,
+)
 
 _MOST_COLUMNS = 2_000
 
@@ -35,6 +42,11 @@ class LevelColumn:
             ordered = texts_in(pd.Series(values.cat.categories))
             return cls(str(values.name), tuple(text for text in ordered if text in found))
         return cls(str(values.name), tuple(in_order(found)))
+
+    @property
+    def stays_text(self) -> bool:
+        """Whether a reader of CSV must leave it as text."""
+        return any(map(changes_as_number, self.levels))
 
     def describe(self) -> str:
         """Describe the column in words."""

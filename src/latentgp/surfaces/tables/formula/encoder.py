@@ -21,7 +21,6 @@ from latentgp.surfaces.tables.formula.arithmetic import steps_of, value_of
 from latentgp.surfaces.tables.formula.coding import FixedColumn, LevelColumn, coded
 from latentgp.surfaces.tables.formula.parser import parse
 from latentgp.surfaces.tables.formula.terms import Formula, SmoothTerm, TermFactor
-from latentgp.surfaces.tables.notation import stays_text
 from latentgp.surfaces.tables.values import (
     Tell,
     checked_frame,
@@ -162,7 +161,8 @@ class FormulaEncoder:
     @property
     def read_as_text(self) -> list[str]:
         """Columns that a reader of CSV must leave as text: 1.200 may be 1200 there."""
-        return [column.name for column in self.numbers if stays_text(column.notation)]
+        columns = *self.numbers, *self.levels, *self.groups
+        return [own.name for own in columns if own.stays_text and own.name in self.column_names]
 
     def read(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table with dates, times and numbers that are written in another way as such."""
