@@ -44,7 +44,7 @@ def test_few_rows_are_compiled_by_the_quicker_code_generator(compiled_with):
 
 
 def test_more_rows_can_count_as_few(compiled_with):
-    program, many = Program(twice, most_rows=np.inf), np.ones(programs._FEW_ROWS + 1)
+    program, many = Program(twice, has_few=lambda x: True), np.ones(programs._FEW_ROWS + 1)
     np.testing.assert_array_equal(program(many), 2 * many)
     assert compiled_with == [programs.QUICK_TO_COMPILE]
 
