@@ -566,7 +566,7 @@ def test_priors_frozen_parameters_and_limits_reach_the_estimator(run, house, tmp
 
 
 def test_a_model_knows_its_command_with_what_was_turned_off():
-    line = ["table.csv", "--target", "y", "--no-globe", "--out", "model"]
+    line = ["table.csv", "--out", "model", "--target", "y", "--no-globe"]
     context = get_command(cli.app.app).commands["fit"].make_context("fit", list(line))
     assert cli.app._as_typed(context) == f"latentgp fit {' '.join(line)}"
 

@@ -196,6 +196,7 @@ def test_a_new_input_sees_rows_near_by_each_part():
     latent = fit.posterior.latent
     near = np.asarray(latent.rows._nearest(PARTS, jnp.asarray(new)))
     depth = np.abs(np.asarray(latent.X)[:, 2] - new[:, 2, None])
+    depth[:, np.asarray(latent.absent)] = np.inf  # padding
     for row, closest in zip(near, np.argsort(depth, axis=1)[:, :10], strict=True):
         assert set(closest) <= set(row)
         own = row[row != NOBODY]

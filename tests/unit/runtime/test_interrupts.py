@@ -131,21 +131,26 @@ class TestWithoutAResult:
 
 
 COMPILING = """
-import os, signal, sys, threading, time, warnings
+import os, signal, sys, threading, warnings
 import numpy as np, latentgp as lgp
+from jax._src import compiler
 
 warnings.simplefilter("ignore")
 X = np.linspace(0, 6, 40)[:, None]
 many = np.linspace(0, 6, 300)[:, None]
 model = lgp.GPRegressor(random_state=0, max_evaluations=2).fit(X, np.sin(X[:, 0]))
 
-def once_it_compiles(thread, call):
-    while sys._current_frames()[thread].f_code.co_name != "backend_compile_and_load":
-        time.sleep(1e-4)
-    call()
+compiles, compiled = threading.Event(), compiler.backend_compile_and_load
+
+def told(*given, **named):
+    compiles.set()
+    return compiled(*given, **named)
+
+compiler.backend_compile_and_load = told
 
 def press():
-    once_it_compiles(threading.main_thread().ident, lambda: os.kill(os.getpid(), signal.SIGINT))
+    compiles.wait()
+    os.kill(os.getpid(), signal.SIGINT)
 
 def fit():
     model.fit(many, many[:, 0])
@@ -154,7 +159,8 @@ print("ready", flush=True)
 if sys.argv[1] == "daemon":
     thread = threading.Thread(target=fit, daemon=True)
     thread.start()
-    once_it_compiles(thread.ident, lambda: sys.exit(130))
+    compiles.wait()
+    sys.exit(130)
 threading.Thread(target=press, daemon=True).start()
 try:
     fit() if sys.argv[1] == "fit" else model.predict_interval(X[:3], 0.5)
