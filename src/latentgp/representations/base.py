@@ -239,7 +239,8 @@ class Representation(Module):
     def for_rows(self, X: Inputs, weights: PerRow | None, kernel: LatentKernel) -> "Representation":
         """This representation, initialised, with what it holds of every row, such as neighbours.
 
-        Itself, unless there is such a thing. Called for every set of rows that `condition` is; X
+        Itself, unless there is such a thing, or where it has it for these rows already and hardly
+        anything would change. Called for every set of rows that `condition` is; X
         and the kernel must not be traced where there is.
         """
         return self

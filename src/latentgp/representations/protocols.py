@@ -54,28 +54,11 @@ class PicksRows(Protocol):
 
     def on_some_rows(
         self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, number: int
-    ) -> tuple[Int[np.ndarray, "M"], Any]:
-        """Numbers of about so many of the rows, and the representation made ready for these."""
-        ...
+    ) -> tuple[Int[np.ndarray, "M"] | None, Any]:
+        """Numbers of about so many of the rows, and the representation made ready for these.
 
-
-@runtime_checkable
-class SeesNearRows(Protocol):
-    """Each row sees rows near it, found at some hyper-parameters, and has a term of its own."""
-
-    def renewed(self, X: Inputs, weights: PerRow | None, kernel: LatentKernel) -> Any:
-        """The same for the same rows and another kernel; None where hardly anything changes."""
-        ...
-
-    def with_terms(self, number: int) -> Any:
-        """The same for a search, the terms of so many rows for the evidence of all.
-
-        None where a search has to look at these rows alone.
+        None for all rows, where the terms of so many stand for the evidence of all.
         """
-        ...
-
-    def rows_looked_at(self, rows: int) -> int:
-        """Number of rows, of so many, whose terms make the evidence."""
         ...
 
 
@@ -121,13 +104,16 @@ def streaming_prior_of(representation: Any) -> DataSummary | None:
 def on_some_rows(
     representation: Any, data: Data, kernel: LatentKernel, number: int
 ) -> tuple[Data, Any]:
-    """About so many of the rows with a weight, for a search, and the representation for these."""
+    """About so many of the rows with a weight, for a search, and the representation for these.
+
+    Or all of these rows, and the representation that takes the terms of some.
+    """
     if data.weights is not None:
         data = data.select(np.flatnonzero(np.asarray(data.weights) > 0))
     chosen, own = evenly(data.size, number), representation
     if isinstance(representation, PicksRows):
         chosen, own = representation.on_some_rows(data.X, data.weights, kernel, number)
-    return data.select(chosen), own
+    return data if chosen is None else data.select(chosen), own
 
 
 def finished(representation: Any, posterior: Any, rows: Data | None = None) -> LatentPosterior:

@@ -38,6 +38,9 @@ class Traits:
         predicts_by_all_centres: a new input is conditioned on all centres, as paths are. Paths have
             the law of the posterior then, and approximate it otherwise.
         spreads_rows: rows can be spread over devices, as each pass over them is a sum over rows.
+        sees_near_rows: each row sees rows near it, found at some hyper-parameters by `for_rows`,
+            and has a term of its own in the evidence.
+        terms: the number of rows whose terms make the evidence; None for all.
         needs_all_rows: a search does not start on some of the rows.
         needs_rows: `initialise` needs the rows, so that they must not be traced; once made ready
             also, where it serves these rows alone.
@@ -59,6 +62,8 @@ class Traits:
     paths: bool = True
     predicts_by_all_centres: bool = True
     spreads_rows: bool = False
+    sees_near_rows: bool = False
+    terms: int | None = None
     needs_all_rows: bool = False
     needs_rows: bool = False
     only_fixed: str = ""

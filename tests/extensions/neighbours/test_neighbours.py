@@ -263,10 +263,13 @@ def test_terms_of_some_rows_are_an_unbiased_estimate(weights):
     ):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
     with jax.enable_x64(True):
-        some = neighbours.with_terms(9).for_rows(data.X, weights, MODEL.kernel)
+        chosen, own = neighbours.on_some_rows(data.X, weights, MODEL.kernel, 9)
+        some = own.for_rows(data.X, weights, MODEL.kernel)
+        assert some.for_rows(data.X, weights, MODEL.kernel) is some
+    assert chosen is None
     assert len(some.found.terms) == len(set(some.found.terms.tolist())) == 9
     assert set(some.found.terms.tolist()) <= set(real.tolist())
-    assert neighbours.with_terms(9).rows_looked_at(40) == 9
+    assert some.traits.terms == 9
     kept = np.asarray(some.found.terms)
     np.testing.assert_array_equal(some.found.rows[kept], neighbours.found.rows[kept])
 

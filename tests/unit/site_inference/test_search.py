@@ -39,7 +39,7 @@ def climb(monkeypatch):
 
     def climbed(wrong, reach=np.inf, beside=0.0):
         found = Records()
-        traits = SimpleNamespace(estimates_evidence=True, needs_rows=False)
+        traits = SimpleNamespace(estimates_evidence=True, needs_rows=False, sees_near_rows=False)
         algorithm = SimpleNamespace(representation=SimpleNamespace(traits=traits))
         runs = object.__new__(hyperparameters._Runs)
         runs._algorithm, runs._search, runs._known = algorithm, found, defaultdict(dict)

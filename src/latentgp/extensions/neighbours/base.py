@@ -36,7 +36,7 @@ from latentgp.representations.traits import Traits
 from latentgp.representations.variables import Centres
 from latentgp.typing import Array, Inputs, NeighbourRows, PerRow, RandomKey
 
-_FEW_CHANGED = 0.05
+_FEW_CHANGED = 0.05  # of the neighbours, where they are kept
 
 
 class NeighbourSets(NamedTuple):
@@ -48,6 +48,23 @@ class NeighbourSets(NamedTuple):
     terms: Int[Array, "terms"] | None = None
     # of rows near each other, among which a new input looks; None where inputs are many
     blocks: Int[Array, "K S"] | None = None
+
+    def hardly_differs(
+        self,
+        rows: NeighbourRows,
+        order: Int[np.ndarray, "M"],
+        terms: Int[np.ndarray, "terms"] | None,
+    ) -> bool:
+        """Whether nearly all neighbours of rows with a term are among these, in the same order."""
+        if len(rows) != len(self.rows) or not np.array_equal(order, self.order):
+            return False
+        some = slice(None) if terms is None else terms
+        both = (terms is None) == (self.terms is None)
+        if not both or (terms is not None and not np.array_equal(terms, np.asarray(self.terms))):
+            return False
+        old, new = np.asarray(self.rows)[some], rows[some]
+        kept = sum(np.any(old == new[..., k : k + 1], axis=-1) for k in range(new.shape[-1]))
+        return bool(1 - np.mean(kept) / new.shape[-1] <= _FEW_CHANGED)
 
 
 def _as_inducing(value: int | Inducing | None) -> Inducing | None:
@@ -112,6 +129,8 @@ class NearestRows(Representation):
             order = order_of(X[real] if self.ordering == "random" else points, self.ordering)
         terms = self.chosen_terms(real[order])
         rows = self.near_rows(X, real, kernel, order, terms)
+        if self.found is not None and self.found.hardly_differs(rows, real[order], terms):
+            return self
         blocks = None
         apart = any(parts_apart(own, inputs) for own in each)
         if not apart and sees_all_round(len(points), points.shape[1], self.seen):
@@ -168,16 +187,6 @@ class NearestRows(Representation):
         moved = chosen(self.inducing, "Inducing points").at(slope)
         return dataclasses.replace(self, inducing=moved, found=None)
 
-    def renewed(
-        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel
-    ) -> "NearestRows | None":
-        again = self.for_rows(X, weights, kernel)
-        old, new = self.rows_found(len(X)), again.rows_found(len(X))
-        if self.found is not None and self.found.terms is not None:
-            old, new = old[self.found.terms], new[self.found.terms]
-        kept = sum(np.any(old == new[..., k : k + 1], axis=-1) for k in range(new.shape[-1]))
-        return again if 1 - np.mean(kept) / new.shape[-1] > _FEW_CHANGED else None
-
     def rows_found(self, rows: int) -> Any:
         if self.found is None or len(self.found.rows) != rows:
             raise InputError(
@@ -191,6 +200,7 @@ class NearestRows(Representation):
         points = self.inducing
         return Traits(
             evidence="approximation",
+            sees_near_rows=True,
             needs_rows=points is not None and points.traits.needs_rows,
             one_coefficient_a_row=True,
             dense_factors=False,
@@ -199,11 +209,3 @@ class NearestRows(Representation):
             coupled_sites=True,
             powers=True,
         )
-
-    def with_terms(self, number: int) -> "NearestRows | None":
-        """As `SeesNearRows` says; these rows alone unless overridden."""
-        return None
-
-    def rows_looked_at(self, rows: int) -> int:
-        """As `SeesNearRows` says; all unless overridden."""
-        return rows

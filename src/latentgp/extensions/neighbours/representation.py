@@ -84,6 +84,7 @@ class Neighbours(NearestRows):
         return dataclasses.replace(
             super().traits,
             one_gaussian=False,
+            terms=self.terms,
             products=Products(_A_PAIR * self.number**2, _ITS_COLUMN * self.number**2),
         )
 
@@ -147,13 +148,13 @@ class Neighbours(NearestRows):
             return None
         return ordered[evenly(len(ordered), self.terms)]
 
-    def rows_looked_at(self, rows: int) -> int:
-        return min(rows, self.terms or rows)
-
-    def with_terms(self, number: int) -> "Neighbours | None":
+    def on_some_rows(
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, number: int
+    ) -> tuple[Int[np.ndarray, "M"] | None, "Neighbours"]:
+        """The terms of so many of all rows; these rows alone beside inducing points."""
         if self.inducing is not None:
-            return None
-        return dataclasses.replace(self, terms=number, found=None)
+            return evenly(len(X), number), self
+        return None, dataclasses.replace(self, terms=number, found=None)
 
     @property
     def _terms(self) -> Terms:

@@ -18,7 +18,6 @@ from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels import LatentKernel
 from latentgp.representations import protocols
 from latentgp.representations.learned_points import learned_steps
-from latentgp.representations.protocols import SeesNearRows
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import shard_rows
 from latentgp.runtime.processes import broadcast_from_first
@@ -144,10 +143,9 @@ def learn(
             if opening is not None:
                 others = tuple(np.append(other, points) for other in opening.others)
                 start, first_step = runs.opened(first, opening._replace(others=others), data)
-            own = algorithm.representation
-            seen = own.rows_looked_at(data.size) if isinstance(own, SeesNearRows) else data.size
+            seen = min(data.size, traits.terms or data.size)
             moved = not algorithm.rule.sites_are_fixed(space.model.likelihood)
-            dense = own.traits.one_coefficient_a_row and own.traits.dense_factors
+            dense = traits.one_coefficient_a_row and traits.dense_factors
             few = _THINNED_ROWS if seen > _THINNED_FROM and not traits.needs_all_rows else 0
             few = OPENING_ROWS if dense and moved and data.size > 2 * OPENING_ROWS else few
             if few:
@@ -184,14 +182,12 @@ def on_some_rows(
     Where the evidence is a sum over rows it takes their terms, in which they see all rows;
     otherwise these rows alone, as the representation picks them, with the weights that they have.
     """
-    given: Any = algorithm.representation
-    own = given.with_terms(rows) if isinstance(given, SeesNearRows) else None
-    if own is None:
-        some, own = protocols.on_some_rows(given, data, kernel, rows)
-        # What was made for all rows and serves some does so by the program of all.
-        is_of_all = own is given and algorithm.representation.traits.needs_rows
-        data = some.padded(data.size) if is_of_all else some
-    return dataclasses.replace(algorithm, representation=own), data
+    given = algorithm.representation
+    some, own = protocols.on_some_rows(given, data, kernel, rows)
+    # What was made for all rows and serves some does so by the program of all.
+    is_of_all = own is given and given.traits.needs_rows
+    some = some.padded(data.size) if is_of_all else some
+    return dataclasses.replace(algorithm, representation=own), some
 
 
 def thinned(data: Data) -> Data:
@@ -256,7 +252,7 @@ class _Runs:
         own = base.representation.for_rows(data.X, data.weights, self._kernel(start))
         self._algorithm = dataclasses.replace(base, representation=own)
         try:
-            renews = isinstance(own, SeesNearRows) and run > _FIRST_OPENING_RUN
+            renews = own.traits.sees_near_rows and run > _FIRST_OPENING_RUN
             climb = self._climb_and_renew if renews else self._climb
             climb(start, data, run, tolerance, first_step)
         finally:
@@ -298,12 +294,11 @@ class _Runs:
             best = self._search.best(run)
             leads_on = ended and bool(np.max(np.abs(best.vector - begun)) >= 0.999 * reach)
             start, first_step = best.vector, _FIRST_STEP_AFTER_THINNED
-            own: Any = self._algorithm.representation
-            again = None
-            if ended:
-                settled = renewals > 0 and not leads_on and self._search.rise(run) <= little
-                again = None if settled else own.renewed(data.X, data.weights, self._kernel(start))
-            if again is not None and renewals < _MOST_RENEWALS:
+            own = again = self._algorithm.representation
+            settled = renewals > 0 and not leads_on and self._search.rise(run) <= little
+            if ended and not settled:
+                again = own.for_rows(data.X, data.weights, self._kernel(start))
+            if again is not own and renewals < _MOST_RENEWALS:
                 self._algorithm = dataclasses.replace(self._algorithm, representation=again)
                 self._search.began_anew(run)
                 renewals += 1
@@ -314,10 +309,10 @@ class _Runs:
             else:
                 self._known[run][start.tobytes()], rough = best, tolerance
         how_often = f"{renewals + 1} times" if renewals else "once"
-        how_often += f", as often as they may be, {OF_OTHER_ROWS}" if again is not None else ""
+        how_often += f", as often as they may be, {OF_OTHER_ROWS}" if again is not own else ""
         reason = f"{reason}; neighbours were found {how_often}"
-        kind = kind if again is None else "stopped"
-        self.endings[run] = Ending(ended and again is None, reason, kind)
+        kind = kind if again is own else "stopped"
+        self.endings[run] = Ending(ended and again is own, reason, kind)
 
     def _promises_nothing(self, run: int, data: Data) -> bool:
         """Whether no step raised an estimate whose gradient promises less than a rise that counts.
@@ -373,20 +368,19 @@ class _Runs:
         """
         from scipy.optimize import minimize  # takes long to import
 
-        own = self._algorithm.representation
-        traits = own.traits
+        traits = self._algorithm.representation.traits
         estimated = traits.estimates_evidence
         careful = traits.needs_rows and not estimated
         counted = min(data.total_weight, _ROWS_OF_A_RISE) if careful else data.total_weight
         enough = max(tolerance, _ESTIMATED_RISE if estimated else 0.0) * counted
         reached, rise, still = -np.inf, np.inf, 0
-        last = isinstance(own, SeesNearRows) and not estimated and tolerance < _THINNED_TOLERANCE
+        last = traits.sees_near_rows and not estimated and tolerance < _THINNED_TOLERANCE
         patience = _PATIENCE if last else 1
         options = {"ftol": 0.0, "gtol": 1e-9, "maxfun": 100_000, "maxiter": 100_000}
         options["maxls"] = _ESTIMATED_STEPS if estimated else 20
         at_most = None
         if run == THINNED_RUN:
-            several = traits.needs_rows or isinstance(own, SeesNearRows)
+            several = traits.needs_rows or traits.sees_near_rows
             at_most = _THINNED_EVALUATIONS * (3 if several else 1)
         low, high = self._bounds
         within = np.maximum(low, start - reach), np.minimum(high, start + reach)
