@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, get_args
 
 from latentgp.errors import InputError
@@ -176,6 +176,27 @@ def _by_moments(choice: Choice, model: LatentGP, rows: int, few: bool) -> Choice
         representation, why = Dense(), f"{rows} rows are few enough for one coefficient a row"
     why += "; moments predict two classes better than a bound does"
     return Choice(ExpectationPropagation(representation), why, choice)
+
+
+def gone_on(
+    chosen: Choice, fit: Any, seconds: float | None, again: Callable[[Choice], Any]
+) -> tuple[Choice, Any]:
+    """A choice and its fit, or another where an extension finds that rows say more than it took in.
+
+    Where seconds are limited, a note says so instead.
+    """
+    found = (offer(fit) for offer in offers("what a fit leaves"))
+    better: Choice | None = next((choice for choice in found if choice is not None), None)
+    if better is None:
+        return chosen, fit
+    if seconds is not None:
+        why = f"With more time the fit would be by {better.method}: {better.reason}."
+        return chosen, fit.noted([why])
+    better = better.within(None, fit.model, fit.rows.merged.X.shape)
+    result = again(better)
+    taken = fit.diagnostics.seconds + result.diagnostics.seconds
+    diagnostics = dataclasses.replace(result.diagnostics, seconds=taken)
+    return better, dataclasses.replace(result, diagnostics=diagnostics)
 
 
 def that_goes_on(method: Any, model: LatentGP) -> Method:

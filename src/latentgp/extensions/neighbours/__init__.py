@@ -26,7 +26,11 @@ EXTENSION = Extension(
     __name__,
     names={"latent": "LatentNeighbours", "representation": "Neighbours"},
     methods=_METHODS,
-    offers={"rows": f"{__name__}.offers:nearest_rows", "pilot": f"{__name__}.offers:candidates"},
+    offers={
+        "rows": f"{__name__}.offers:nearest_rows",
+        "what a fit leaves": f"{__name__}.left:near_rows_instead",
+        "pilot": f"{__name__}.offers:candidates",
+    },
     requires=("iterative",),
     apart="LatentNeighbours",
 )

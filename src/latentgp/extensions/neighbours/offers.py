@@ -56,15 +56,12 @@ def nearest_rows(
     many &= rows <= (_MOST_PLACES if places else _MOST_ROWS)
     gaussian = isinstance(model.likelihood, Gaussian)
     if not gaussian:
-        many &= places and inputs != 1 and rows > _FEWEST_OF_LATENTS
-        many &= _has_one_mode(model.likelihood)
+        many &= places and inputs != 1 and may_be_by_latents(model, rows)
     known = is_tabulated(model.kernel) or has_effects(model.kernel)
     if n_inducing is not None or not many or known:
         return None
-    if inputs is not None and inputs > _MANY_INPUTS:
-        seconds = rows**2 * (_SECONDS_A_PAIR + _SECONDS_AN_INPUT * inputs)
-        if seconds > _MOST_SECONDS:
-            return None
+    if inputs is not None and not are_found_soon(rows, inputs):
+        return None
     from latentgp.extensions.neighbours.representation import Neighbours  # where rows are many
 
     near = Neighbours()
@@ -72,10 +69,18 @@ def nearest_rows(
     return Offer(2, near, why, at_mode=not gaussian)
 
 
-def _has_one_mode(likelihood: Likelihood) -> bool:
-    """Whether one latent has a mode that Newton's method finds from anywhere."""
+def are_found_soon(rows: int, inputs: int) -> bool:
+    """Whether the nearest rows are found in a time that is small beside that of a fit."""
+    seconds = rows**2 * (_SECONDS_A_PAIR + _SECONDS_AN_INPUT * inputs)
+    return inputs <= _MANY_INPUTS or seconds <= _MOST_SECONDS
+
+
+def may_be_by_latents(model: LatentGP, rows: int) -> bool:
+    """Whether rows are many, and one latent has a mode that Newton's method finds from anywhere."""
+    likelihood: Likelihood = model.likelihood
     smooth = likelihood.is_smooth and likelihood.has_gradient and likelihood.is_positive
-    return smooth and likelihood.latent_size == 1 and is_concave(likelihood)
+    one = smooth and likelihood.latent_size == 1 and is_concave(likelihood)
+    return one and rows > _FEWEST_OF_LATENTS
 
 
 def candidates() -> dict[str, tuple[Representation, int | None, bool]]:

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from latentgp.choosing.choice import (
     Choice,
     choose_for,
+    gone_on,
     inducing_points,
     is_long_series,
     that_goes_on,
@@ -264,6 +265,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
                 )
             model = answer("hidden layers")(model, self.depth, merged)
         method = self.method
+        may_go_on = False
         may = method == "auto" and self.learn_hyperparameters and self.priors is not None
         may &= own is None and n_inducing is None and not (apart or terms is self.kernel)
         given = self.hyperparameters, model, merged.size, self.frozen_paths
@@ -276,11 +278,13 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             choice = choose_for(
                 model, shape, None, n_inducing, own, searched=searched, seconds=self.max_seconds
             )
+            may_go_on = searched and own is None and n_inducing is None
         elif isinstance(method, str):
             choice = method_from_name(method, model, merged.size, n_inducing, own)
         else:
             choice = Choice(as_method(method), "asked for")
-        method, reason, _ = treating(asked, choice, model, self.learn_hyperparameters)
+        choice = treating(asked, choice, model, self.learn_hyperparameters)
+        method = choice.method
         gaussian = likelihood.is_jointly_gaussian and self.depth == 1
         if plain and gaussian and is_exact(method, model, merged.size):
             model = with_nuggets(model)
@@ -288,6 +292,13 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         if self.fixed_effects != "integrate":
             by = answer("greatest likelihood")(self.fixed_effects, apart)
         result = self._run(model, rows, method, by)
+        if may_go_on and by is fit:
+            choice, result = gone_on(
+                choice,
+                result,
+                self.max_seconds,
+                lambda better: self._run(model, rows, better.method, checkpoint=None),
+            )
         usual = self.method, self.learn_hyperparameters, self.priors
         if usual == ("auto", True, "weak") and plain and by is fit and not self.frozen:
             result = self._with_widths(result, rows.merged.size, asked)
@@ -299,7 +310,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             result = result.noted([why])
         of_kernel = [] if self.kernel_choice_ is None else [self.kernel_choice_.reason]
         result = result.noted([*notes, *of_kernel])
-        self._keep(result, method, reason, centre, self.verbose)
+        self._keep(result, choice.method, choice.reason, centre, self.verbose)
         if self.certify is not None and not current_interrupts().happened:
             key = jax.random.key(self._seed())
             self.certificate_ = result.certify(self.certify, key=key, verbose=self.verbose)
