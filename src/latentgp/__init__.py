@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from latentgp.runs import *
     from latentgp.runtime.compilation_cache import keep_programs as keep_programs
     from latentgp.runtime.mesh import rows_over as rows_over
-    from latentgp.runtime.processes import join_processes as join_processes
     from latentgp.runtime.run_log import log_runs as log_runs
     from latentgp.runtime.switch import RunProgress as RunProgress
     from latentgp.site_inference.methods.augmented import AugmentedVI as AugmentedVI
@@ -95,7 +94,6 @@ CORE = Extension(
         "runs": "run_in_background",
         "runtime.compilation_cache": "keep_programs",
         "runtime.mesh": "rows_over",
-        "runtime.processes": "join_processes",
         "runtime.run_log": "log_runs",
         "runtime.switch": "RunProgress",
         "site_inference.methods.augmented": "AugmentedVI",

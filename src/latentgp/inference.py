@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -104,8 +105,7 @@ def fit(
     if options.kernel is not None:
         model, on_kernel = with_usual_kernel(model, rows.merged)
     check_model(model, rows.merged.X)
-    learned, size = options.learn_hyperparameters, rows.merged.size
-    searched = False
+    learned, size, searched = options.learn_hyperparameters, rows.merged.size, False
     few = method == "auto" and learned and source is None and options.priors is not None
     given = options.hyperparameters, model, size, options.frozen_paths
     asked = treatment(*given, may_integrate=few)
@@ -117,33 +117,33 @@ def fit(
         chosen = Choice(as_method(method), "asked for")
     if asked != "optimise":
         chosen = treating(asked, chosen, model, learned)
+    method, reason, _ = chosen
     on_devices = options.devices is not None
-    check_method(chosen.method, model, source is not None, options.restarts, on_devices)
-
-    def by(choice: Choice, started: float, checkpoint: str | Path | None) -> Fit:
-        method = choice.method
-        problem = Problem(
-            model=model,
-            rows=rows,
-            source=source,
-            key=as_key(options.key),
-            reason=choice.reason,
-            options=replace(options, frozen=options.frozen_paths, checkpoint=checkpoint),
-            streaming_prior=method.streaming_prior,
-            control=RunControl(started, options.callback, options.max_seconds, options.verbose),
-        )
-        problem, moved, notes = problem.checked().started()
-        with rows_over(options.devices):
-            problem = problem.from_first_process()
-            calls = model.likelihood.calls is not None
-            result = run_with_calls_told(method, problem) if calls else method.run(problem)
-        return problem.summarised(result.warned_before(moved).noted((*on_kernel, *notes)), data)
-
-    result = by(chosen, started, options.checkpoint)
+    check_method(method, model, source is not None, options.restarts, on_devices)
+    problem = Problem(
+        model=model,
+        rows=rows,
+        source=source,
+        key=as_key(options.key),
+        reason=reason,
+        options=replace(options, frozen=options.frozen_paths),
+        streaming_prior=method.streaming_prior,
+        control=RunControl(started, options.callback, options.max_seconds, options.verbose),
+    )
+    problem, moved, notes = problem.checked().started()
+    with rows_over(options.devices):
+        problem = problem.from_first_process()
+        run = method.run if model.likelihood.calls is None else partial(run_with_calls_told, method)
+        result = run(problem)
+    result = result.warned_before(moved).noted((*on_kernel, *notes))
+    result = problem.summarised(result, data)
     if not searched or source is not None or on_devices:
         return result
+    own: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(options)}
+    own |= {"kernel": None, "checkpoint": None, "log": None, "blocking": True}
 
-    def again(better: Choice) -> Fit:
-        return by(better, time.perf_counter(), None)
+    def again(method: Method) -> Fit:
+        own["method"] = method
+        return fit(model, rows, **own).noted(on_kernel)
 
     return gone_on(chosen, result, options.max_seconds, again)[1]

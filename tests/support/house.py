@@ -80,7 +80,7 @@ INFERENCE = {"methods", "representations", "site_inference", "choosing", "extens
 # Kernels, likelihoods and functions of extensions, whose refusals are of arguments as in the core.
 MODELS_OF_EXTENSIONS = (
     *("extensions.areas.", "extensions.black_box.external:", "extensions.fields."),
-    *("extensions.groups.boosted.", "extensions.groups.summary:"),
+    *("extensions.groups.boosted.", "extensions.groups.summary:", "extensions.sharded.processes:"),
 )
 # Participles that do not end in -ed or -en, and nouns that do.
 IRREGULAR = {

@@ -179,7 +179,7 @@ def _by_moments(choice: Choice, model: LatentGP, rows: int, few: bool) -> Choice
 
 
 def gone_on(
-    chosen: Choice, fit: Any, seconds: float | None, again: Callable[[Choice], Any]
+    chosen: Choice, fit: Any, seconds: float | None, again: Callable[[Method], Any]
 ) -> tuple[Choice, Any]:
     """A choice and its fit, or another where an extension finds that rows say more than it took in.
 
@@ -193,10 +193,10 @@ def gone_on(
         why = f"With more time the fit would be by {better.method}: {better.reason}."
         return chosen, fit.noted([why])
     better = better.within(None, fit.model, fit.rows.merged.X.shape)
-    result = again(better)
-    taken = fit.diagnostics.seconds + result.diagnostics.seconds
-    diagnostics = dataclasses.replace(result.diagnostics, seconds=taken)
-    return better, dataclasses.replace(result, diagnostics=diagnostics)
+    result = again(better.method)
+    seconds = fit.diagnostics.seconds + result.diagnostics.seconds
+    said = dataclasses.replace(result.diagnostics, reason=better.reason, seconds=seconds)
+    return better, dataclasses.replace(result, diagnostics=said)
 
 
 def that_goes_on(method: Any, model: LatentGP) -> Method:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -26,9 +26,7 @@ from latentgp.likelihoods import (
     Censored,
     Gaussian,
     Likelihood,
-    LogNegativeBinomial,
     LogNormal,
-    Poisson,
     Weibull,
 )
 from latentgp.likelihoods.bernoulli import BinaryResponse
@@ -48,14 +46,13 @@ _FEW_INPUTS, _MANY_ROWS = 3, 2_000
 # Patches of nearest rows and rows of each, of many rows, by whether inputs are few.
 _PATCHES = {True: (10, 50), False: (40, 15)}
 FEWEST_ROWS = 10  # of a choice
-_MARGIN = 2.0  # nats ahead of the RBF
+MARGIN = 2.0  # nats ahead of the RBF
 _ROUGHER = 1.2  # logarithm by which length-scales of the second start are shorter
 _ITERATIONS = 60  # of the RBF's search
 _WILD = 5.0  # median deviations, beyond which targets with heavy tails are drawn in
 # Of a column with a long tail: distinct values, skewness, reach in deviations by the quartiles.
 _MANY_VALUES, _SKEW, _FAR, _QUARTILES = 10, 1.0, 5.0, 1.35
 _TAIL_ROWS = 20_000  # by which tails are judged
-_BY = "by the evidence of smooth functions of all inputs"
 
 
 @stored
@@ -163,7 +160,7 @@ def usual_kernel(
     None where rows are few, where targets are neither a function and noise nor counts nor classes,
     where classes keep the RBF, and where no evidence can be had.
     """
-    contest = _contest(data, likelihood, scale, places)
+    contest = contest_of(data, likelihood, scale, places)
     of_times = type(likelihood) in (Weibull, LogNormal, Censored)  # whose law alone is chosen
     if contest is None or of_times:
         return None
@@ -175,17 +172,17 @@ def usual_kernel(
     warping = None if near or places else _of_long_tails(space.X, rows.weights)
     if is_of_classes and warping is None:
         return None
-    optima = _optima(contest, rows.blocks(chosen))
+    optima = optima_of(contest, rows.blocks(chosen))
     if len(optima) < min(len(contest.families), 2):
         return None
     usual = KernelShape("RBF", inputs)
     base = next((o for o in optima if o.candidate == usual), optima[0])
-    best = optima[0] if optima[0].log_evidence > base.log_evidence + _MARGIN else base
+    best = optima[0] if optima[0].log_evidence > base.log_evidence + MARGIN else base
     if warping is not None:
         bent = rows._replace(X=(_between_knots(warping, space.X) - middle) / sizes)
         others = [
             found._replace(candidate=found.candidate._replace(of_scores=True))
-            for found in _optima(contest, bent.blocks(chosen))
+            for found in optima_of(contest, bent.blocks(chosen))
         ]
         if others and _is_ahead(others[0], bent, best, contest):
             best, optima = others[0], others + optima
@@ -219,50 +216,7 @@ def usual_kernel(
     return KernelChoice(kernel, best.candidate.words(inputs), evidences, counted, wider)
 
 
-def law_of_counts(data: Data) -> tuple[Literal["poisson", "negative-binomial"], tuple[str, ...]]:
-    """A Poisson's law, unless a negative binomial's evidence is two nats ahead, and why."""
-    ahead = _ahead(LogNegativeBinomial(), Poisson(), data)
-    why = f"Likelihood: a negative binomial's, {ahead:.1f} nats ahead of a Poisson's {_BY}."
-    return ("negative-binomial", (why,)) if ahead > _MARGIN else ("poisson", ())
-
-
-def law_of_times(data: Data) -> tuple[str, tuple[str, ...]]:
-    """A Weibull's law, unless a log-normal's evidence is two nats ahead, and why.
-
-    Of other bounds than lower ones a Weibull's, or a Gaussian's where targets are not positive.
-    """
-    side = data.side_information
-    if not {"upper", "entry"}.isdisjoint(side) or np.any(side["censored"] == -1):
-        law = "Weibull" if np.all(data.y > 0) else "Gaussian"
-        why = f"Likelihood: a {law}'s, as rows have other bounds than lower ones."
-        return f"censored-{law.lower()}", (why,)
-    if np.any(data.y <= 0):
-        return "weibull", ()  # which says that they have to be positive
-    ahead = _ahead(Censored(LogNormal()), Weibull(), data)
-    why = f"Likelihood: a log-normal's, {ahead:.1f} nats ahead of a Weibull's {_BY}."
-    return ("censored-log-normal", (why,)) if ahead > _MARGIN else ("weibull", ())
-
-
-@one_blas_thread()
-def _ahead(other: Likelihood, usual: Likelihood, data: Data) -> float:
-    """How far a law's evidence is ahead of another's, in nats; minus infinity without evidence.
-
-    Each evidence is that of the best of an RBF, a Matérn 1/2, the smoothest and the roughest of
-    kernels, and of the better one with a length-scale that inputs share, on a sample of merged
-    rows.
-    """
-    found = []
-    for law in (usual, other):
-        contest = _contest(data, law, scales(LatentGP(RBF(), law), data))
-        if contest is None:
-            return -np.inf
-        contest = contest._replace(families=("RBF", "Matern12"))
-        optima = _optima(contest, contest.rows.blocks(sample(contest)))
-        found.append(max((own.log_evidence for own in optima), default=-np.inf))
-    return found[1] - found[0] if found[1] > -np.inf else -np.inf
-
-
-def _contest(
+def contest_of(
     data: Data, likelihood: Likelihood, scale: Scales, places: tuple[int, ...] = ()
 ) -> _Contest | None:
     """Rows and their law.
@@ -332,7 +286,7 @@ def _targets(data: Data, likelihood: Likelihood, spread: float) -> Float[np.ndar
     return np.clip(y, middle - reach, middle + reach)
 
 
-def _optima(contest: _Contest, blocks: Sequence[RowBlock]) -> list[Optimum]:
+def optima_of(contest: _Contest, blocks: Sequence[RowBlock]) -> list[Optimum]:
     """The maxima of all candidates that have an evidence, the best first.
 
     The search of the RBF starts at typical values.
@@ -372,7 +326,7 @@ def _is_ahead(
     contest: _Contest,
 ) -> bool:
     """Whether a kernel of warped inputs is ahead, where there are more rows on those too."""
-    if other.log_evidence <= best.log_evidence + _MARGIN:
+    if other.log_evidence <= best.log_evidence + MARGIN:
         return False
 
     chosen = sample(contest._replace(size=_MORE_ROWS))
@@ -382,7 +336,7 @@ def _is_ahead(
         more = more if found.candidate.inputs > 1 else _alike(more, contest.log_units)
         return optimum(found.candidate, more, found.logarithms, law=contest.law).log_evidence
 
-    return of_more(other, bent) > of_more(best, contest.rows) + _MARGIN
+    return of_more(other, bent) > of_more(best, contest.rows) + MARGIN
 
 
 def _alike(blocks: Sequence[RowBlock], log_units: Float[np.ndarray, "D"]) -> list[RowBlock]:

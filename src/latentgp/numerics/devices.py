@@ -17,20 +17,11 @@ from latentgp.runtime.devices import on_processor
 
 # Smaller leaves would save flops, but the compiler makes several kernels of each.
 _LEAF = 128
-_JOINED_IN_TURN = 128
 
 
 def is_leaf(size: int) -> bool:
     """Whether a triangular matrix of this size is taken whole rather than by halves."""
     return size <= _LEAF or not on_processor()
-
-
-def join_in_groups(number: int) -> bool:
-    """Whether so many things that follow each other are joined in groups side by side, then these.
-
-    That takes fewer steps and more operations than one after another.
-    """
-    return number > _JOINED_IN_TURN and not on_processor()
 
 
 def one_after_another(function: Callable[..., Any]) -> Callable[..., Any]:

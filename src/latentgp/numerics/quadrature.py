@@ -184,16 +184,6 @@ def spread_of(mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]) -> Float
     return jnp.sqrt(variance + jax.lax.stop_gradient(jnp.maximum(floor - variance, 0.0)))
 
 
-def lowest_where_unknown(values: Float[Array, "N S"]) -> Float[Array, "N S"]:
-    """Values with the lowest of their row in place of those that are not finite.
-
-    Were these left out, an ascent would go where nothing is known. NaN in a row without any.
-    """
-    known = jnp.isfinite(values)
-    lowest = jnp.min(jnp.where(known, values, jnp.inf), axis=1, keepdims=True)
-    return jnp.where(known, values, jnp.where(jnp.isfinite(lowest), lowest, jnp.nan))
-
-
 def _product(
     nodes: tuple[Float[np.ndarray, "nodes 1"], Float[np.ndarray, "nodes"]], latent_size: int
 ) -> Nodes:

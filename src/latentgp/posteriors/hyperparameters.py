@@ -18,7 +18,6 @@ from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels.index import Invariant
 from latentgp.models import LatentGP
 from latentgp.modules import stored
-from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array, HyperVector
 from latentgp.validation import checked_levels, interval_levels
 
@@ -145,16 +144,6 @@ def entries_of(
     for path, values in draws.items():
         for place, label in entry_labels(path, values.shape[1:]).items():
             yield label, values[:, *place]
-
-
-@double_precision
-def prior_marginals(
-    model: LatentGP, priors: Mapping[str, Distribution | None]
-) -> dict[str, HyperparameterMarginal]:
-    """Marginals of the priors of a model's hyper-parameters, of those that have one, by path."""
-    space = space_of_priors(model, priors)
-    drawn = space.prior_draws(jax.random.key(0))
-    return marginals_of(drawn, positive=positive_paths(space), prior={})
 
 
 def space_of_priors(model: LatentGP, priors: Mapping[str, Distribution | None]) -> ParameterSpace:

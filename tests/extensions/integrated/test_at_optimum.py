@@ -8,8 +8,8 @@ from scipy.stats import norm
 
 import latentgp as lgp
 from latentgp.extensions.integrated.at_optimum import marginals_at_optimum
-from latentgp.posteriors.hyperparameters import prior_marginals
 from latentgp.setup.shared_log_normal import SharedLogNormal
+from latentgp.surfaces.report.hyperparameters import prior_marginals
 
 KEY = jax.random.key(0)
 _rng = np.random.default_rng(3)

@@ -428,3 +428,10 @@ def test_another_number_of_rows_compiles_nothing(compilations):
     posterior = posterior.update(data.X[220:233], data.y[220:233], key=key)
     assert posterior.sample_f(new[:5], key=key, number=3).shape == (3, 5)
     assert compilations == []
+
+
+def test_a_gpu_joins_many_things_in_groups(monkeypatch):
+    assert not elements.join_in_groups(4096)
+    monkeypatch.setattr(elements, "on_processor", lambda: False)
+    assert elements.join_in_groups(4096)
+    assert not elements.join_in_groups(8)

@@ -56,10 +56,3 @@ def test_many_matrices_are_taken_at_once(monkeypatch):
     jax.tree.map(lambda a, b: assert_allclose(a, b, atol=1e-10), ours, theirs)
     assert "scan" in in_turn
     assert "scan" not in at_once
-
-
-def test_a_gpu_joins_many_things_in_groups(monkeypatch):
-    assert not devices.join_in_groups(4096)
-    monkeypatch.setattr(devices, "on_processor", lambda: False)
-    assert devices.join_in_groups(4096)
-    assert not devices.join_in_groups(8)

@@ -28,8 +28,9 @@ from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
 from latentgp.rows.source import blocks_of, counting_as
+from latentgp.runtime.hashing import digest
 from latentgp.runtime.mesh import gather, number_of_shards
-from latentgp.runtime.processes import broadcast_from_first, is_same_everywhere, spans_processes
+from latentgp.runtime.processes import broadcast_from_first
 from latentgp.runtime.programs import Program
 from latentgp.setup.priors import search_bounds
 from latentgp.site_inference.methods.base import (
@@ -384,14 +385,31 @@ def directions_by_heart(rows: int, features: int, instead: str) -> str:
 
 def check_processes(source: RowSource) -> None:
     """Raise InputError unless several processes can share the rows out among them."""
-    apart = jax.process_count() > 1 and not source.is_everywhere and not spans_processes()
+    apart = jax.process_count() > 1 and not source.is_everywhere and not _spans_processes()
     sentences = {
         "Several processes each read a part of the files and need the devices of all; give "
         "devices=jax.devices().": apart,
         "The processes do not see the same rows; give all of them the same files, or the same "
-        "arrays.": not apart and not is_same_everywhere(source.layout),
+        "arrays.": not apart and not _is_same_everywhere(source.layout),
     }
     refuse(sentences)
+
+
+def _spans_processes() -> bool:
+    """Whether rows are spread over devices of every process."""
+    mesh = jax.sharding.get_mesh()
+    over = set() if mesh.empty else {device.process_index for device in mesh.devices.flat}
+    return len(over) == jax.process_count()
+
+
+def _is_same_everywhere(describe: Callable[[], str]) -> bool:
+    """Whether `describe` gives the same on all processes; all get the same answer."""
+    if jax.process_count() == 1:
+        return True
+    from jax.experimental.multihost_utils import process_allgather
+
+    own = np.frombuffer(bytes.fromhex(digest(describe())), np.uint8)
+    return bool(np.ptp(np.asarray(process_allgather(own)), axis=0).max() == 0)
 
 
 @Program

@@ -18,12 +18,12 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
 from latentgp.errors import InputError, check_choices, check_ranges
+from latentgp.extensions.black_box.mixtures.expectations import lowest_where_unknown
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
 from latentgp.modules import forwarded
 from latentgp.numerics.quadrature import (
     Nodes,
     latents_at,
-    lowest_where_unknown,
     nodes_near,
     prediction_nodes,
     spread_of,

@@ -30,9 +30,9 @@ from latentgp.representations.needs import Needs
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.runtime.progress import RunControl
-from latentgp.site_inference.search.algorithm import SiteInference
+from latentgp.site_inference.search.algorithm import SiteInference, prior_mean
 from latentgp.site_inference.search.profiled_bound import converge, initial_sites
-from latentgp.site_inference.search.starts import has_several_ends, means_at_rows, raised
+from latentgp.site_inference.search.starts import has_several_ends, raised
 from latentgp.typing import Array, Coefs, Point, RandomKey, RowLatents, Scalar
 
 _WHITE_STD, _HYPER_STD = 0.3, 0.3  # of the start
@@ -286,4 +286,15 @@ def best_latents(algorithm: SiteInference, model: LatentGP, data: Data) -> RowLa
         return None
     usual = converge(algorithm, model, data, initial_sites(algorithm, model, data))
     higher = raised(algorithm, model, data, usual)
-    return None if higher is usual else means_at_rows(algorithm, model, data, higher.sites)
+    return None if higher is usual else _means_at_rows(algorithm, model, data, higher.sites)
+
+
+@Program
+def _means_at_rows(
+    algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites
+) -> RowLatents:
+    """Posterior means of f at the rows given sites."""
+    offset = prior_mean(model, data)
+    about = sites.about(offset)
+    posterior = algorithm.representation.condition(model.kernel, data.X, about)
+    return offset + algorithm.representation.pull_back(posterior, data.X, about).marginals.mean

@@ -84,7 +84,7 @@ def with_series(
             searched, name = min(len(X), _SEARCHED_ROWS), exact.__name__
             notes.append(
                 f"Search: at most {_EVALUATIONS} evaluations on {searched} of {len(X)} rows, from "
-                f"where that evidence is highest; method={name}(Markov()) searches to the end."
+                f"where that evidence is highest; method={name}({markov}) searches to the end."
             )
         else:
             found["representation"] = markov

@@ -29,7 +29,6 @@ from latentgp.site_inference.search.profiled_bound import (
     initial_sites,
 )
 from latentgp.sites.coupled import Sites
-from latentgp.typing import RowLatents
 
 GAIN = 0.01  # nats, of another end that is taken
 
@@ -77,17 +76,6 @@ def raised(
     if not (np.isfinite(other.bound) and other.change <= SETTLED):
         return reached
     return other if not rule.is_variational or is_higher(other.bound, reached.bound) else reached
-
-
-@Program
-def means_at_rows(
-    algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites
-) -> RowLatents:
-    """Posterior means of f at the rows given sites."""
-    offset = prior_mean(model, data)
-    about = sites.about(offset)
-    posterior = algorithm.representation.condition(model.kernel, data.X, about)
-    return offset + algorithm.representation.pull_back(posterior, data.X, about).marginals.mean
 
 
 def is_higher(other: Any, reached: Any) -> bool:

@@ -23,7 +23,7 @@ from latentgp.errors import InputError, ProcessLost, in_a_line
 from latentgp.methods.options import SearchOptions, sections
 from latentgp.runtime.compilation_cache import keep_programs_by_default
 from latentgp.runtime.interrupts import Interrupted
-from latentgp.runtime.processes import is_first_process, join_processes, leave
+from latentgp.runtime.processes import is_first_process, leave
 from latentgp.runtime.run_log import log_runs
 from latentgp.runtime.writing import check_writable, writing
 from latentgp.surfaces.options import FLAGS, OF_TABLES, Degrees, EstimatorOptions
@@ -690,10 +690,12 @@ def _joined_devices(coordinator: str | None, processes: int, process: int) -> An
         return None
     import jax
 
+    import latentgp as lgp
+
     if coordinator == "auto":
-        join_processes()
+        lgp.join_processes()
     else:
-        join_processes(coordinator, processes, process)
+        lgp.join_processes(coordinator, processes, process)
     return jax.devices()
 
 

@@ -195,6 +195,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         likelihood: Likelihood,
         centre: float = 0.0,
         notes: Sequence[str] = (),
+        warnings: Sequence[str] = (),
     ) -> Self:
         """Fit targets less a constant, which is added to the model's mean again.
 
@@ -205,6 +206,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             likelihood: whose values are where the search starts.
             centre: the constant; zero unless the likelihood is one of y - f.
             notes: on what was chosen before.
+            warnings: on what should have been.
         """
         found = fingerprints(rows.merged.X, rows.merged.y)
         self.row_fingerprints_ = with_known(found, found[:0])
@@ -273,7 +275,9 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         if method == "auto":
             if plain and own is None and shape[1] == 1:
                 series = as_series(model)
-                model = series if is_long_series(series, merged.size, n_inducing) else model
+                if series is not model and is_long_series(series, merged.size, n_inducing):
+                    model = series
+                    notes = (*notes, "A state-space form has no RBF: a Matern52 is in its place.")
             searched = self.learn_hyperparameters and not self.restarts and asked == "optimise"
             choice = choose_for(
                 model, shape, None, n_inducing, own, searched=searched, seconds=self.max_seconds
@@ -297,7 +301,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
                 choice,
                 result,
                 self.max_seconds,
-                lambda better: self._run(model, rows, better.method, checkpoint=None),
+                lambda method: self._run(model, rows, method, checkpoint=None),
             )
         usual = self.method, self.learn_hyperparameters, self.priors
         if usual == ("auto", True, "weak") and plain and by is fit and not self.frozen:
@@ -309,7 +313,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             )
             result = result.noted([why])
         of_kernel = [] if self.kernel_choice_ is None else [self.kernel_choice_.reason]
-        result = result.noted([*notes, *of_kernel])
+        result = result.noted([*notes, *of_kernel]).warned_before(warnings)
         self._keep(result, choice.method, choice.reason, centre, self.verbose)
         if self.certify is not None and not current_interrupts().happened:
             key = jax.random.key(self._seed())

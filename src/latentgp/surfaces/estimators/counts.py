@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.metrics import r2_score
 
-from latentgp.choosing.kernels import law_of_counts, leaves_time
+from latentgp.choosing.kernels import leaves_time
 from latentgp.errors import InputError
 from latentgp.likelihoods import Likelihood, Poisson
 from latentgp.modules import stored
@@ -15,6 +15,7 @@ from latentgp.rows.arrays import unmasked
 from latentgp.rows.data import Data
 from latentgp.setup.priors import spread_of
 from latentgp.surfaces.estimators.base import NumberEstimator, check_known, given, row_weights
+from latentgp.surfaces.estimators.laws import law_of_counts
 from latentgp.surfaces.estimators.likelihoods import COUNTS
 from latentgp.surfaces.estimators.precomputed import is_precomputed
 from latentgp.validation import check_data

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
-from latentgp.choosing.kernels import law_of_times, leaves_time
+from latentgp.choosing.kernels import MARGIN, leaves_time
 from latentgp.errors import InputError, refuse
 from latentgp.likelihoods import Gaussian, GPRegressionNetwork, Likelihood, LinearCoregionalisation
 from latentgp.modules import stored
@@ -27,15 +27,17 @@ from latentgp.surfaces.estimators.base import (
     given,
     row_weights,
 )
+from latentgp.surfaces.estimators.laws import law_of_times, logarithms_ahead
 from latentgp.surfaces.estimators.likelihoods import OF_OUTPUTS, REGRESSION
 from latentgp.surfaces.estimators.precomputed import is_precomputed
 from latentgp.surfaces.evaluation.metrics import concordance_index, equally_long
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow
 from latentgp.validation import check_data
 
 SIDES = "noise_variance", "censored", "upper", "entry"
 
 # Latent functions that outputs share where none were asked for: a network has one for each weight.
+_SKEWED = 0.5  # skewness of targets, from which on their logarithms are looked at
 _SHARED = {LinearCoregionalisation: 4, GPRegressionNetwork: 1}
 
 
@@ -132,7 +134,28 @@ class GPRegressor(NumberEstimator):
         check_data(likelihood, data)
         self.side_information_ = list(data.side_information)
         centre = _centre(rows.merged) if likelihood.is_location else 0.0
-        return self._fit_model(rows, likelihood, centre, why)
+        advice: list[str] = []
+        if default == "gaussian" and isinstance(likelihood, Gaussian):
+            advice = self._advice(rows.merged)
+        return self._fit_model(rows, likelihood, centre, why, advice)
+
+    def _advice(self, data: Data) -> list[str]:
+        """Advice of a log-normal law for positive targets, one output, that are skewed."""
+        y = np.asarray(data.y)
+        learns = self.likelihood == "auto" and self.learn_hyperparameters
+        if not learns or y.ndim > 1 or data.side_information or not np.all(y > 0):
+            return []
+        if is_precomputed(self.kernel) or not leaves_time(self.max_seconds, data.size):
+            return []
+        skewness, of_logarithms = _skewness(y), abs(_skewness(np.log(y)))
+        ahead = logarithms_ahead(data) if skewness > max(_SKEWED, of_logarithms) else 0.0
+        if ahead <= MARGIN:
+            return []
+        return [
+            f"Targets are positive and skewed: the evidence of their logarithms is {ahead:.1f} "
+            "nats higher by smooth functions; likelihood='log-normal' takes them so, with no "
+            "interval below zero."
+        ]
 
     def _law_of(self, data: Data) -> tuple[str, tuple[str, ...]]:
         """The law that "auto" takes of one output, and why."""
@@ -356,3 +379,9 @@ def _covariances(latent: LatentPosterior, X: Float[Array, "N D"]) -> Float[Array
 def _centre(data: Data) -> float:
     """Weighted mean of the targets."""
     return float(np.average(data.y, weights=data.weights))
+
+
+def _skewness(values: PerRow) -> float:
+    """Third central moment in standard deviations; zero of one value."""
+    error = values - np.mean(values)
+    return float(np.mean(error**3)) / float(np.std(values) ** 3 or 1.0)

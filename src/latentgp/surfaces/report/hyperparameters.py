@@ -8,17 +8,21 @@ from typing import Any
 
 import jax
 import numpy as np
+from numpyro.distributions import Distribution
 
 from latentgp.errors import InputError
 from latentgp.extension import verb
 from latentgp.hyperparameters.base import ParameterInfo, SeesColumns, entry_labels, parameters
 from latentgp.kernels.parts import parts_of
 from latentgp.kernels.per_latent import OwnKernels
+from latentgp.models import LatentGP
 from latentgp.posteriors.hyperparameters import (
     HyperparameterMarginal,
     marginals_of,
-    prior_marginals,
+    positive_paths,
+    space_of_priors,
 )
+from latentgp.runtime.x64 import double_precision
 from latentgp.surfaces.estimators.base import GPEstimator
 from latentgp.surfaces.evaluation import plots
 from latentgp.surfaces.evaluation.plots import drawing
@@ -55,6 +59,16 @@ def hyperparameters(judged: Assessment) -> Section:
     )
     title = "What was learned about the hyper-parameters?"
     return Section("hyperparameters", title, [Text(units), *blocks])
+
+
+@double_precision
+def prior_marginals(
+    model: LatentGP, priors: Mapping[str, Distribution | None]
+) -> dict[str, HyperparameterMarginal]:
+    """Marginals of the priors of a model's hyper-parameters, of those that have one, by path."""
+    space = space_of_priors(model, priors)
+    drawn = space.prior_draws(jax.random.key(0))
+    return marginals_of(drawn, positive=positive_paths(space), prior={})
 
 
 def _optimised(judged: Assessment, names: Names) -> list[Block]:

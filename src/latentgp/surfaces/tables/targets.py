@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from latentgp.errors import InputError
@@ -18,6 +19,8 @@ from latentgp.surfaces.tables.values import (
     source_of,
     with_markers_missing,
 )
+
+_MOST_CODES = 10
 
 Task = Literal["classification", "ordinal", "count", "regression"]
 
@@ -116,6 +119,16 @@ def guess_task(target: pd.Series) -> TaskGuess:
     if whole and distinct == 2:
         return TaskGuess("classification", "it is whole numbers with 2 distinct values")
     if whole and distinct > 2 and numbers.min() == 0:
-        return TaskGuess("count", f"it is whole numbers from 0 up with {distinct} distinct values")
+        why = f"it is whole numbers from 0 up with {distinct} distinct values"
+        return TaskGuess("count", why + _if_codes(numbers))
     kind = "whole numbers" if whole else "numbers"
-    return TaskGuess("regression", f"it is {kind} with {distinct} distinct value(s)")
+    why = f"it is {kind} with {distinct} distinct value(s)"
+    return TaskGuess("regression", why + (_if_codes(numbers) if whole else ""))
+
+
+def _if_codes(numbers: Any) -> str:
+    """What to choose where few whole numbers, none left out, may stand for classes or grades."""
+    values = np.unique(np.asarray(numbers)[~np.isnan(numbers)])
+    if len(values) > _MOST_CODES or np.ptp(values) != len(values) - 1:
+        return ""
+    return "; if these are codes choose the task classification, or ordinal of grades"

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 
 from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.modules import Module
-from latentgp.numerics.quadrature import lowest_where_unknown, spread_of, training_nodes
+from latentgp.numerics.quadrature import spread_of, training_nodes
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array, PerRow, RandomKey, RowLatents
@@ -155,3 +155,13 @@ def _error(values: Float[Array, "N S"]) -> PerRow:
     """Variance of a mean over draws and their opposites."""
     pairs = values.reshape(len(values), 2, -1).mean(axis=1)
     return jnp.var(pairs, axis=1) / max(pairs.shape[1] - 1, 1)
+
+
+def lowest_where_unknown(values: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    """Values with the lowest of their row in place of those that are not finite.
+
+    Were these left out, an ascent would go where nothing is known. NaN in a row without any.
+    """
+    known = jnp.isfinite(values)
+    lowest = jnp.min(jnp.where(known, values, jnp.inf), axis=1, keepdims=True)
+    return jnp.where(known, values, jnp.where(jnp.isfinite(lowest), lowest, jnp.nan))

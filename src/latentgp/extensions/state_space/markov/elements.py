@@ -25,8 +25,10 @@ from latentgp.extensions.state_space.markov.beliefs import (
     zeros,
 )
 from latentgp.extensions.state_space.markov.series import Series
-from latentgp.numerics.devices import join_in_groups
+from latentgp.runtime.devices import on_processor
 from latentgp.typing import Array
+
+_JOINED_IN_TURN = 128
 
 
 class Element(NamedTuple):
@@ -210,3 +212,11 @@ def _from_groups(tree: Any, axis: int, lanes: int) -> Any:
         return jax.lax.slice_in_dim(whole, 0, lanes, axis=axis)
 
     return jax.tree.map(joined, tree)
+
+
+def join_in_groups(number: int) -> bool:
+    """Whether so many things that follow each other are joined in groups side by side, then these.
+
+    That takes fewer steps and more operations than one after another.
+    """
+    return number > _JOINED_IN_TURN and not on_processor()
