@@ -208,6 +208,18 @@ class TestBoosting:
         with pytest.raises(lgp.InputError, match="no column beside those of groups"):
             boosting.fit(model(), lgp.Data(X[:, :1], y), key=KEY, method=BY_EFFECTS)
 
+    def test_has_no_empty_leaf_where_curvatures_differ(self):
+        X = sample(80, groups=4)[0]
+        y = np.sign(X[:, 1])
+        # Beside the step no split gains anything, so that rounding could favour an empty leaf.
+        data = lgp.Data(X, y, weights=np.where(np.arange(80) < 50, 1.0, 0.3))
+        kernel = 1e-10 * lgp.kernels.SameGroup().on(0)
+        law = lgp.LatentGP(kernel, lgp.Gaussian(0.3), mean=lgp.ZeroMean())
+        boosting = lgp.groups.Boosting(held_out=0.0, trees=10, rows_in_leaf=1)
+        asked = {"key": KEY, "method": BY_EFFECTS, "learn_hyperparameters": False}
+        found = boosting.fit(law, data, **asked)
+        assert np.allclose(found.model.mean(X)[:, 0], (1 - 0.9**10) * y, rtol=0, atol=1e-6)
+
     def test_is_the_same_when_it_was_saved(self, boosted, tmp_path):
         X, _, _ = sample(50, seed=1)
         again = lgp.load(lgp.save(boosted, tmp_path / "fit"))

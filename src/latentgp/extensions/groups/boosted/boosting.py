@@ -216,7 +216,8 @@ class _Alternation(NamedTuple):
             "learning_rate": own.learning_rate,
             "num_leaves": own.leaves,
             "min_data_in_leaf": own.rows_in_leaf,
-            "min_sum_hessian_in_leaf": 0.0,
+            # It infers counts from curvatures, rounded: a leaf could be empty. A row has 1e-6.
+            "min_sum_hessian_in_leaf": 5e-7,
             "use_missing": False,
             "feature_pre_filter": False,  # it fails where nothing can be split
             "deterministic": True,
@@ -237,7 +238,8 @@ class _Alternation(NamedTuple):
         def slopes(offset: PerRow, _: Any) -> tuple[PerRow, PerRow]:
             nonlocal sites
             slope, curvature, sites = ascent.slopes(model, offset, sites)
-            return -slope, curvature
+            greatest = np.max(curvature)
+            return -slope / greatest, curvature / greatest
 
         for tree in range(number + 1):
             if stages is not None:
