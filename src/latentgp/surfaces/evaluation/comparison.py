@@ -23,11 +23,12 @@ from latentgp.surfaces.estimators import (
 from latentgp.surfaces.evaluation import metrics, pilot
 from latentgp.surfaces.evaluation.row_scores import error_of_mean, scores_of, total
 from latentgp.surfaces.tables import split_target
+from latentgp.surfaces.tables.levels import listed
 from latentgp.surfaces.tables.model import TableModel
 from latentgp.surfaces.tables.scores import coverages, distances, uncensored
 from latentgp.surfaces.tables.start import TASKS, choose_task, taken_out
 from latentgp.surfaces.tables.targets import Task
-from latentgp.surfaces.tables.values import checked_frame, column_of, known_column, listed, texts_in
+from latentgp.surfaces.tables.values import checked_frame, column_of, known_column, texts_in
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -34,6 +34,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from statistics import NormalDist
 from typing import Literal, NamedTuple
 
@@ -45,9 +46,14 @@ _TAKEN = {
         *("MISSING_MARKERS", "GAPS_AMONG_NUMBERS", "CODE", "KEPT_AS_TEXT"),
         *("Header", "header_of", "_fields"),
     ),
-    "latentgp.surfaces.tables.columns": ("GAP",),
+    "latentgp.surfaces.tables.levels": (
+        *("GAP", "TRUTH", "as_levels", "filled", "indicators", "series_numbers", "level_numbers"),
+        *("refuse_others", "refuse_infinite", "rows_listed", "listed"),
+    ),
     "latentgp.surfaces.tables.formula.arithmetic": ("FUNCTIONS", "OPERATORS", "value_of"),
-    "latentgp.surfaces.tables.values": ("rows_listed", "listed", "text_of", "label_of"),
+    "latentgp.surfaces.tables.values": (
+        *("text_of", "label_of", "parts_of_label", "parts_of_labels", "combined"),
+    ),
     "latentgp.surfaces.tables.notation": (
         *("_SYMBOLS", "_CURRENCIES", "_UNIT", "_LETTERS", "_BLANK", "NumberNotation"),
         *("_Number", "_number_pattern", "_NUMBERS", "_read_number"),

@@ -18,7 +18,7 @@ from latentgp.surfaces.tables.formula.encoder import FormulaEncoder
 from latentgp.surfaces.tables.formula.parser import parse
 from latentgp.surfaces.tables.notation import DateNotation, DurationNotation, NumberNotation
 from latentgp.surfaces.tables.start import SIDES
-from latentgp.surfaces.tables.values import parts_of_label, silent
+from latentgp.surfaces.tables.values import gaps_among, parts_of_labels, silent
 
 if TYPE_CHECKING:
     from latentgp.surfaces.tables.model import TableModel
@@ -85,8 +85,12 @@ def _formula(model: TableModel) -> dict[str, Any] | None:
     if not isinstance(encoder, FormulaEncoder):
         return None
     read = parse(encoder.formula)
-    each = [(read.together(names), names) for names in read.grouped]
-    groups = [[list(map(list, own)), own.index(names)] for own, names in each]
+    groups = []
+    for group, names in zip(encoder.groups, read.grouped, strict=True):
+        together = read.together(names)
+        parts = [parts_of_labels(group.labels, len(own)) for own in together]
+        gaps = [list(map(gaps_among, own)) for own in parts]
+        groups.append([list(map(list, together)), together.index(names), gaps])
     return {"columns": encoder.column_names, "products": encoder.products, "groups": groups}
 
 
@@ -97,7 +101,14 @@ def told(column: _Column) -> dict[str, Any]:
         if notation is not None:
             values = [_NOTATIONS[type(notation)], list(asdict(notation).values())]
         return asdict(column) | {"kind": "number", "notation": values}
-    return asdict(column) | {"kind": _KINDS[type(column)]}
+    gaps = gaps_among(_levels(column))
+    return asdict(column) | {"kind": _KINDS[type(column)], "gaps": gaps}
+
+
+def _levels(column: CategoryColumn | SeriesColumn | LevelColumn) -> Sequence[str]:
+    if isinstance(column, CategoryColumn):
+        return (*column.categories, *column.others)
+    return column.levels if isinstance(column, LevelColumn) else column.labels
 
 
 def _test_rows(model: TableModel) -> tuple[dict[str, list[Any]], np.ndarray]:
@@ -131,8 +142,7 @@ def rows_to_test(model: TableModel, reach: float) -> dict[str, list[Any]]:
             values = [*column.categories[:_ROWS], *column.others[:1], _NEVER_SEEN]
             columns[column.name] = [values[row % len(values)] for row in range(_ROWS)]
         else:
-            labels = column.levels if isinstance(column, LevelColumn) else column.labels
-            for name, known in _by_column(model, column.name, labels).items():
+            for name, known in _by_column(model, column.name, _levels(column)).items():
                 own = [*known[: _ROWS - 1], _NEVER_SEEN]
                 columns.setdefault(name, [own[row % len(own)] for row in range(_ROWS)])
         if getattr(column, "marks_missing", False):
@@ -148,10 +158,7 @@ def _by_column(model: TableModel, name: str, labels: Sequence[str]) -> dict[str,
     encoder = model.encoder
     grouped = parse(encoder.formula).grouped if isinstance(encoder, FormulaEncoder) else ()
     names = next((own for own in grouped if ":".join(own) == name), (name,))
-    if len(names) == 1:
-        return {name: list(labels)}
-    pairs = [parts_of_label(label) for label in labels]
-    return {own: [pair[place] for pair in pairs] for place, own in enumerate(names)}
+    return dict(zip(names, parts_of_labels(labels, len(names)), strict=True))
 
 
 def _numbers(column: NumberColumn, spread: float) -> list[Any]:

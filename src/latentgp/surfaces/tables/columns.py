@@ -13,6 +13,15 @@ from numpy.typing import NDArray
 
 from latentgp.errors import InputError
 from latentgp.modules import stored
+from latentgp.surfaces.tables.levels import (
+    GAP,
+    filled,
+    indicators,
+    listed,
+    rows_listed,
+    series_numbers,
+    settled,
+)
 from latentgp.surfaces.tables.notation import (
     DurationNotation,
     Notation,
@@ -29,17 +38,15 @@ from latentgp.surfaces.tables.values import (
     dates_in,
     doubt_of,
     doubt_of_names,
-    in_order,
-    listed,
+    levels_in,
+    levels_of_training,
     numbers_in,
-    rows_listed,
     source_of,
     texts_in,
     warn,
 )
 
 MOST_CATEGORIES = 30
-GAP = " missing"  # the level of missing values: no category begins with a space
 
 
 @stored
@@ -110,21 +117,7 @@ class NumberColumn:
 
     def encode(self, values: pd.Series, tell: Tell = warn) -> NDArray[np.float64]:
         """Give (N, 1) values, or (N, 2) with the mark of missing ones."""
-        numbers = self._raw(values)
-        missing = np.isnan(numbers)
-        if missing.any() and self.required:
-            raise InputError(
-                f"the column of time {self.name!r} is missing in "
-                f"{rows_listed(values.index[missing])}: fill it, or leave these rows out"
-            )
-        if missing.any() and not self.marks_missing:
-            tell(
-                f"column {self.name!r} is missing",
-                f" in {rows_listed(values.index[missing])} and never was in training: the training "
-                f"median {self.median:g} is used",
-            )
-        filled = np.where(missing, self.median, numbers)
-        return np.stack([filled, missing], axis=1) if self.marks_missing else filled[:, None]
+        return filled(self, self._raw(values), values.index, tell)
 
     def read(self, values: pd.Series) -> pd.Series:
         """The column as dates or numbers, however it is written; truth values stay."""
@@ -170,7 +163,7 @@ class CategoryColumn:
     @classmethod
     def fit(cls, values: pd.Series) -> CategoryColumn:
         """Learn the categories, the 30 most frequent apart and the rest together."""
-        counts = Counter(text for text in texts_in(values) if text is not None)
+        counts = Counter(text for text in settled(texts_in(values)) if text is not None)
         # A tie is decided by name, so that the order of the rows does not matter.
         frequent_first = sorted(counts, key=lambda category: (-counts[category], category))
         kept, rest = frequent_first[:MOST_CATEGORIES], frequent_first[MOST_CATEGORIES:]
@@ -199,29 +192,8 @@ class CategoryColumn:
 
     def encode(self, values: pd.Series, tell: Tell = warn) -> NDArray[np.float64]:
         """Give (N, categories) zeros and ones; a category unseen in training has only zeros."""
-        number_of = {category: number for number, category in enumerate(self.categories)}
-        number_of |= dict.fromkeys(self.others, len(self.categories))
-        missing = values.isna().to_numpy()
-        texts = texts_in(values)
-        numbers = np.array([number_of.get(text, -1) for text in texts], dtype=np.int64)
-        known = numbers >= 0
-        unseen = sorted(set(texts[~known & ~missing]))
-        if unseen:
-            tell(
-                f"column {self.name!r} holds categories that training never saw",
-                f": {listed(unseen)}; their 0/1 columns are all zero",
-            )
-        if missing.any() and not self.marks_missing:
-            tell(
-                f"column {self.name!r} is missing",
-                f" in {rows_listed(values.index[missing])} and never was in training: its 0/1 "
-                "columns are all zero there",
-            )
-        encoded = np.zeros((len(values), len(self.feature_names)))
-        encoded[known, numbers[known]] = 1.0
-        if self.marks_missing:
-            encoded[missing, -1] = 1.0
-        return encoded
+        texts = levels_in(values, (*self.categories, *self.others))
+        return indicators(self, texts, values.index, tell)
 
 
 @stored
@@ -239,7 +211,7 @@ class SeriesColumn:
     def of_levels(cls, values: pd.Series) -> SeriesColumn:
         """Learn the levels of a category, of which a missing value is one more."""
         gap = (GAP,) if values.isna().any() else ()
-        known = in_order(set(texts_in(values.dropna())))
+        known = levels_of_training(values)
         doubt = doubt_of_names(values.dropna())
         return cls(str(values.name), (*known, *gap), "levels", doubt)
 
@@ -252,7 +224,7 @@ class SeriesColumn:
                 f"column {values.name!r} tells series apart but is missing in "
                 f"{rows_listed(values.index[missing])}: fill it, or leave these rows out"
             )
-        return cls(str(values.name), tuple(in_order(set(texts_in(values)))))
+        return cls(str(values.name), tuple(levels_of_training(values)))
 
     @property
     def feature_names(self) -> list[str]:
@@ -275,13 +247,4 @@ class SeriesColumn:
 
     def encode(self, values: pd.Series, tell: Tell = warn) -> NDArray[np.float64]:
         """Give (N, 1) numbers of series."""
-        number_of = {label: number for number, label in enumerate(self.labels)}
-        texts = [GAP if text is None else text for text in texts_in(values)]
-        unseen = sorted(set(texts) - set(number_of))
-        if unseen:
-            tell(
-                f"column {self.name!r} holds {self.noun} that training never saw",
-                f": {listed(unseen)}; what is said of them is the prior",
-            )
-        number_of |= {label: len(self.labels) + i for i, label in enumerate(unseen)}
-        return np.array([number_of[text] for text in texts], dtype=np.float64)[:, None]
+        return series_numbers(self, levels_in(values, self.labels), tell)

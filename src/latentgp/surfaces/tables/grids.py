@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from latentgp.errors import InputError
-from latentgp.surfaces.tables.values import listed
+from latentgp.surfaces.tables.levels import listed
 
 
 def is_grid(values: Any) -> bool:

@@ -49,6 +49,7 @@ from latentgp.surfaces.tables.formula.encoder import (
     with_sides,
 )
 from latentgp.surfaces.tables.grids import GridRows, is_grid, rows_with_target
+from latentgp.surfaces.tables.levels import listed
 from latentgp.surfaces.tables.notation import Notation, stays_text
 from latentgp.surfaces.tables.rows import TableRows, sample_of
 from latentgp.surfaces.tables.scores import classification_scores, regression_scores
@@ -71,7 +72,6 @@ from latentgp.surfaces.tables.values import (
     column_of,
     columns_of,
     known_column,
-    listed,
     name_of,
     silent,
     text_of,

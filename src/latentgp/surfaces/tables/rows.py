@@ -15,7 +15,8 @@ from latentgp.errors import InputError
 from latentgp.rows.data import Data
 from latentgp.surfaces.files.pieces import TableFiles, thinned
 from latentgp.surfaces.files.rows import FileSource, located
-from latentgp.surfaces.tables.values import column_of, numbers_in, pandas_of, rows_listed
+from latentgp.surfaces.tables.levels import rows_listed
+from latentgp.surfaces.tables.values import column_of, numbers_in, pandas_of
 
 Made = TypeVar("Made")
 

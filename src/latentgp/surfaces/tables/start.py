@@ -29,13 +29,13 @@ from latentgp.surfaces.options import OF_TABLES
 from latentgp.surfaces.tables import TableEncoder, guess_task, split_target
 from latentgp.surfaces.tables.columns import MOST_CATEGORIES
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, rows_without_gaps
+from latentgp.surfaces.tables.levels import listed
 from latentgp.surfaces.tables.notation import Notation, RecognisedNotation, plain
 from latentgp.surfaces.tables.targets import Task
 from latentgp.surfaces.tables.values import (
     checked_frame,
     column_of,
     known_column,
-    listed,
     name_of,
     numbers_in,
     read_column,

@@ -20,6 +20,15 @@ from pandas.api import types
 from latentgp.errors import InputError
 from latentgp.surfaces.files.csv import GAPS_AMONG_NUMBERS, MISSING_MARKERS
 from latentgp.surfaces.files.pieces import refuse_duplicates
+from latentgp.surfaces.tables.levels import (
+    GAP,
+    as_levels,
+    listed,
+    refuse_infinite,
+    refuse_others,
+    rows_listed,
+    settled,
+)
 from latentgp.surfaces.tables.notation import (
     RecognisedNotation,
     are_codes,
@@ -362,24 +371,10 @@ def numbers_in(values: pd.Series, source: str) -> NDArray[np.float64]:
         numbers = _parsed(pd.Series(texts, dtype=object))
         missing = missing | values.isin(GAPS_AMONG_NUMBERS).to_numpy()
         numbers[missing] = np.nan
-        _refuse_others(values, np.isnan(numbers) & ~missing, "numeric", "numbers")
-    infinite = np.isinf(numbers)
-    if infinite.any():
-        raise InputError(
-            f"column {values.name!r} holds infinity in {rows_listed(values.index[infinite])}: "
-            "replace it by a finite number, or leave the value empty"
-        )
+        wrong, known = np.isnan(numbers) & ~missing, (values.name, values.to_numpy(object))
+        refuse_others(*known, wrong, values.index, "numeric", "numbers")
+    refuse_infinite(values.name, numbers, values.index)
     return numbers
-
-
-def _refuse_others(values: pd.Series, wrong: NDArray[np.bool_], was: str, better: str) -> None:
-    """Raise InputError where values are of another kind than in training."""
-    if wrong.any():
-        example = values.iloc[int(np.flatnonzero(wrong)[0])]
-        raise InputError(
-            f"column {values.name!r} was {was} in training and holds {str(example)!r} in "
-            f"{rows_listed(values.index[wrong])}: give {better}, or leave the value empty"
-        )
 
 
 def _parsed(texts: pd.Series) -> NDArray[np.float64]:
@@ -401,7 +396,8 @@ def dates_in(values: pd.Series) -> pd.Series:
             texts = [read(text) if text else None for text in written]
             dates = _parsed_dates(pd.Series(texts, index=values.index, dtype=object))
             wrong = (dates.isna() & values.notna()).to_numpy()
-        _refuse_others(values, wrong, "a date", "dates as 2026-01-31")
+        known = values.name, values.to_numpy(object)
+        refuse_others(*known, wrong, values.index, "a date", "dates as 2026-01-31")
         values = dates
     return values.dt.tz_convert("UTC").dt.tz_localize(None) if values.dt.tz is not None else values
 
@@ -425,6 +421,22 @@ def texts_in(values: pd.Series) -> pd.Series:
     each = zip(_of_each(text_of, values), values.isna(), strict=True)
     texts = [None if gap else text for text, gap in each]
     return pd.Series(texts, index=values.index, dtype=object)
+
+
+def levels_of_training(values: pd.Series) -> list[str]:
+    """Categories of a column's values but missing ones, each once, in order."""
+    return in_order(set(filter(None, settled(texts_in(values)))))
+
+
+def levels_in(values: pd.Series, levels: Iterable[str]) -> list[str | None]:
+    """Each category as the level of training that it means, None where missing."""
+    levels = tuple(levels)
+    return as_levels(texts_in(values), levels, gaps_among(levels))
+
+
+def gaps_among(levels: Iterable[str]) -> tuple[str, ...]:
+    """What is missing among levels: dashes and the like if all are numbers."""
+    return GAPS_AMONG_NUMBERS if are_numbers(set(levels) - {GAP}) else ()
 
 
 def text_of(value: Any) -> str:
@@ -461,10 +473,20 @@ def parts_of_label(label: str) -> list[str]:
     return [re.sub(r"\\(.)", r"\1", part) for part in whole]
 
 
-def rows_listed(rows: pd.Index) -> str:
-    """Number of rows, and the table's label of the first of them."""
-    names = listed([str(row) for row in rows], quoted=False)
-    return f"{len(rows)} row{'s' if len(rows) > 1 else ''} (index {names})"
+def parts_of_labels(labels: Iterable[str], columns: int) -> list[list[str]]:
+    """Categories of each of the columns whose combinations have these labels."""
+    if columns == 1:
+        return [list(labels)]
+    parts = [own for own in map(parts_of_label, labels) if len(own) == columns]
+    return [[own[place] for own in parts] for place in range(columns)]
+
+
+def combined(columns: list[list[str | None]]) -> list[str | None]:
+    """Combinations of categories of several columns, None where one is; of one as they are."""
+    if len(columns) == 1:
+        return columns[0]
+    rows = zip(*columns)  # noqa: B905
+    return [None if None in row else label_of(row) for row in rows]  # pyright: ignore[reportArgumentType]
 
 
 def in_order(texts: Iterable[str]) -> list[str]:
@@ -481,16 +503,9 @@ def in_order(texts: Iterable[str]) -> list[str]:
     return [by_letter[place] for place in np.argsort(numbers, kind="stable")]
 
 
-def listed(names: Iterable[str], at_most: int = 5, *, quoted: bool = True) -> str:
-    """The first names of a list, for messages."""
-    names = [f"{name!r}" if quoted else name for name in names]
-    more = f" and {len(names) - at_most} more" if len(names) > at_most else ""
-    return ", ".join(names[:at_most]) + more
-
-
 def warn(what: str, more: str) -> None:
     """Warn whoever called the encoder, of something that may be seen in many rows."""
-    warnings.warn(what + more, UserWarning, stacklevel=4)
+    warnings.warn(what + more, UserWarning, stacklevel=5)
 
 
 def silent(what: str, more: str) -> None:

@@ -11,6 +11,7 @@ import sys
 import warnings
 from pathlib import Path
 from statistics import NormalDist
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -26,14 +27,25 @@ from latentgp.surfaces.export.runtime.predictor import (
     twice,
 )
 from latentgp.surfaces.files.csv import GAPS_AMONG_NUMBERS, KEPT_AS_TEXT, MISSING_MARKERS, header_of
-from latentgp.surfaces.tables.columns import GAP
 from latentgp.surfaces.tables.formula.arithmetic import value_of
+from latentgp.surfaces.tables.levels import (
+    TRUTH,
+    as_levels,
+    filled,
+    indicators,
+    level_numbers,
+    listed,
+    refuse_infinite,
+    refuse_others,
+    rows_listed,
+    series_numbers,
+)
 from latentgp.surfaces.tables.notation import DateNotation, DurationNotation, NumberNotation, iso_of
-from latentgp.surfaces.tables.values import label_of, listed, rows_listed, text_of
+from latentgp.surfaces.tables.values import combined, parts_of_labels, text_of
 
 # Copied from here.
 
-TRUTH = {"true": True, "false": False}
+InputError = PredictorError  # as what is taken from the library calls it
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 ISO = re.compile(
@@ -106,9 +118,9 @@ def second_class(f):
     return np.concatenate(parts)[: len(f)]
 
 
-def told(message):
+def told(message, more=""):
     """Warn."""
-    warnings.warn(message, UserWarning, stacklevel=2)
+    warnings.warn(message + more, UserWarning, stacklevel=2)
 
 
 def checked_columns(columns):
@@ -178,8 +190,8 @@ def side_columns(columns):
 
 def encode(columns):
     """Columns as numbers, shape (N, D), as in training."""
-    known, formula = ABOUT["encoder"], ABOUT["formula"]
-    names = [column["name"] for column in known] if formula is None else formula["columns"]
+    known, formula = [SimpleNamespace(**own) for own in ABOUT["encoder"]], ABOUT["formula"]
+    names = [column.name for column in known] if formula is None else formula["columns"]
     absent = [name for name in names if name not in columns]
     if absent:
         raise PredictorError(
@@ -189,21 +201,40 @@ def encode(columns):
         )
     if formula is not None:
         return encode_formula(known, formula, columns)
-    encoders = {"number": encode_number, "category": encode_category, "series": encode_series}
-    blocks = [encoders[column["kind"]](column, columns[column["name"]]) for column in known]
+    blocks = [encoded(column, columns[column.name]) for column in known]
     return np.concatenate(blocks, axis=1, dtype=np.float64)
+
+
+def encoded(column, values):
+    """A column as numbers, (N, 1) or more."""
+    rows = np.arange(len(values))
+    if column.kind == "number":
+        values = in_plain_notation(values, column.notation)
+        read = dates_in if column.source == "date" else numbers_in
+        return filled(column, read(column, values, rows), rows, told)
+    if column.kind == "category":
+        texts = levels_in(values, (*column.categories, *column.others), column.gaps)
+        return indicators(column, texts, rows, told)
+    return series_numbers(column, levels_in(values, column.labels, column.gaps), told)
+
+
+def levels_in(values, levels, gaps):
+    """Texts of categories, as training has them."""
+    texts = [None if value is None else text_of(value) for value in values]
+    return as_levels(texts, levels, gaps)
 
 
 def encode_formula(known, formula, columns):
     """Products of columns that have fixed effects, what other terms are of, and groups."""
     numbers = {}
     for column in known:
-        if column["kind"] == "number":
-            numbers[column["name"],] = encode_number(column, columns[column["name"]])[:, 0]
-        elif column["kind"] == "levels":
-            found = encode_levels(column, columns[column["name"]])
-            for level in range(len(column["levels"])):
-                numbers[column["name"], level] = (found == level).astype(np.float64)
+        if column.kind == "number":
+            numbers[column.name,] = encoded(column, columns[column.name])[:, 0]
+        elif column.kind == "levels":
+            texts = levels_in(columns[column.name], column.levels, column.gaps)
+            own = level_numbers(column, texts, told)
+            for level in range(len(column.levels)):
+                numbers[column.name, level] = (own == level).astype(np.float64)
     rows, found = len(next(iter(columns.values()))), []
     for product in formula["products"]:
         total = np.ones(rows)
@@ -216,54 +247,15 @@ def encode_formula(known, formula, columns):
                 )
             total = total * value
         found.append(total)
-    groups = [column for column in known if column["kind"] == "series"]
-    for column, (together, place) in zip(groups, formula["groups"]):  # noqa: B905
-        own = [joined([columns[name] for name in names]) for names in together]
-        every = encode_series(column, [value for values in own for value in values])
-        found.append(np.split(every[:, 0], len(own))[place])
+    groups = [column for column in known if column.kind == "series"]
+    for column, (together, place, gaps) in zip(groups, formula["groups"]):  # noqa: B905
+        texts = []
+        for names, own in zip(together, gaps):  # noqa: B905
+            parts = zip(names, parts_of_labels(column.labels, len(names)), own)  # noqa: B905
+            texts += combined([levels_in(columns[name], *more) for name, *more in parts])
+        every = encoded(column, texts)
+        found.append(np.split(every[:, 0], len(together))[place])
     return np.stack(found, axis=1) if found else np.zeros((rows, 0))
-
-
-def joined(columns):
-    """Combinations of groups of several columns; one column as it is."""
-    if len(columns) == 1:
-        return columns[0]
-    rows = zip(*columns)  # noqa: B905
-    return [None if None in row else label_of(map(text_of, row)) for row in rows]
-
-
-def encode_levels(column, values):
-    """Numbers of levels; what training never saw is the first."""
-    number_of = {text: number for number, text in enumerate(column["levels"])}
-    texts = [None if value is None else text_of(value) for value in values]
-    unseen = sorted({str(text) for text in texts if text not in number_of})
-    if unseen:
-        told(
-            f"column {column['name']!r} holds categories that training never saw: "
-            f"{listed(unseen)}; they are taken as {column['levels'][0]!r}"
-        )
-    return np.array([number_of.get(text, 0) for text in texts])
-
-
-def encode_number(column, values):
-    """Values, and marks of missing ones if training had any."""
-    name, values = column["name"], in_plain_notation(values, column["notation"])
-    read = dates_in if column["source"] == "date" else numbers_in
-    numbers = read(column, values)
-    missing = np.isnan(numbers)
-    rows = np.flatnonzero(missing).tolist()
-    if rows and column["required"]:
-        raise PredictorError(
-            f"the column of time {name!r} is missing in {rows_listed(rows)}: fill it, or leave "
-            "these rows out"
-        )
-    if rows and not column["marks_missing"]:
-        told(
-            f"column {name!r} is missing in {rows_listed(rows)} and never was in training: the "
-            f"training median {column['median']:g} is used"
-        )
-    filled = np.where(missing, column["median"], numbers)
-    return np.stack([filled, missing], axis=1) if column["marks_missing"] else filled[:, None]
 
 
 def in_plain_notation(values, notation):
@@ -280,26 +272,16 @@ def in_plain_notation(values, notation):
     return [plain(value) for value in values]
 
 
-def numbers_in(column, values):
+def numbers_in(column, values, rows):
     """Numbers, NaN where missing."""
-    name = column["name"]
     only_flags = all(isinstance(value, (bool, np.bool_)) for value in values)
-    of_truth = column["source"] == "boolean" or only_flags
+    of_truth = column.source == "boolean" or only_flags
     values = [None if isinstance(v, str) and v in GAPS_AMONG_NUMBERS else v for v in values]
     found = [np.nan if value is None else as_number(value, of_truth) for value in values]
-    wrong = [row for row, number in enumerate(found) if number is None]
-    if wrong:
-        raise PredictorError(
-            f"column {name!r} was numeric in training and holds {str(values[wrong[0]])!r} in "
-            f"{rows_listed(wrong)}: give numbers, or leave the value empty"
-        )
+    wrong = np.array([number is None for number in found], dtype=bool)
+    refuse_others(column.name, values, wrong, rows, "numeric", "numbers")
     numbers = np.array(found, dtype=np.float64)
-    infinite = np.flatnonzero(np.isinf(numbers)).tolist()
-    if infinite:
-        raise PredictorError(
-            f"column {name!r} holds infinity in {rows_listed(infinite)}: "
-            "replace it by a finite number, or leave the value empty"
-        )
+    refuse_infinite(column.name, numbers, rows)
     return numbers
 
 
@@ -311,19 +293,14 @@ def as_number(value, of_truth=False):
     return float(text) if NUMBER.fullmatch(text) or INFINITE.fullmatch(text) else None
 
 
-def dates_in(column, values):
+def dates_in(column, values, rows):
     """Dates as numbers of the column's unit since its origin, NaN where missing."""
-    unit = SECOND * (86400 if column["unit"] == "days" else 1)
-    origin = nanoseconds(column["origin"])
+    unit = SECOND * (86400 if column.unit == "days" else 1)
+    origin = nanoseconds(column.origin)
     found = [None if value is None else nanoseconds(value) for value in values]
-    pairs = enumerate(zip(values, found))  # noqa: B905
-    wrong = [row for row, (value, time) in pairs if value is not None and time is None]
-    if wrong:
-        raise PredictorError(
-            f"column {column['name']!r} was a date in training and holds "
-            f"{str(values[wrong[0]])!r} in {rows_listed(wrong)}: give dates as 2026-01-31, or "
-            "leave the value empty"
-        )
+    pairs = zip(values, found)  # noqa: B905
+    wrong = np.array([value is not None and time is None for value, time in pairs], dtype=bool)
+    refuse_others(column.name, values, wrong, rows, "a date", "dates as 2026-01-31")
     return np.array([np.nan if time is None else (time - origin) / unit for time in found])
 
 
@@ -349,49 +326,6 @@ def zone_seconds(zone):
         return 0
     digits = zone[1:].replace(":", "").ljust(4, "0")
     return (-1 if zone[0] == "-" else 1) * (int(digits[:2]) * 3600 + int(digits[2:]) * 60)
-
-
-def encode_category(column, values):
-    """Zeros and ones; a category that training never saw has only zeros."""
-    name, kept, others = column["name"], column["categories"], column["others"]
-    number_of = {c: n for n, c in enumerate(kept)} | dict.fromkeys(others, len(kept))
-    marks = column["marks_missing"]
-    encoded = np.zeros((len(values), len(kept) + bool(others) + marks))
-    missing, unseen = [], set()
-    for row, value in enumerate(values):
-        if value is None:
-            missing.append(row)
-        elif text_of(value) in number_of:
-            encoded[row, number_of[text_of(value)]] = 1.0
-        else:
-            unseen.add(text_of(value))
-    if unseen:
-        told(
-            f"column {name!r} holds categories that training never saw: {listed(sorted(unseen))}; "
-            "their 0/1 columns are all zero"
-        )
-    if missing and not marks:
-        told(
-            f"column {name!r} is missing in {rows_listed(missing)} and never was in training: its "
-            "0/1 columns are all zero there"
-        )
-    if marks:
-        encoded[missing, -1] = 1.0
-    return encoded
-
-
-def encode_series(column, values):
-    """Numbers of series, further ones for those that training never saw."""
-    number_of = {label: number for number, label in enumerate(column["labels"])}
-    texts = [GAP if value is None else text_of(value) for value in values]
-    unseen = sorted({text for text in texts if text not in number_of})
-    if unseen:
-        told(
-            f"column {column['name']!r} holds {column['noun']} that training never saw: "
-            f"{listed(unseen)}; what is said of them is the prior"
-        )
-    number_of.update({label: len(number_of) + i for i, label in enumerate(unseen)})
-    return np.array([number_of[text] for text in texts], dtype=np.float64)[:, None]
 
 
 def read_csv(path):

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from latentgp.errors import InputError
 from latentgp.modules import stored
 from latentgp.surfaces.tables.formula.terms import Formula, TermFactor
+from latentgp.surfaces.tables.levels import level_numbers, settled
 from latentgp.surfaces.tables.values import (
     Tell,
     changes_as_number,
-    in_order,
-    listed,
+    levels_in,
+    levels_of_training,
     texts_in,
     warn,
 )
@@ -37,11 +38,11 @@ class LevelColumn:
     @classmethod
     def fit(cls, values: pd.Series) -> LevelColumn:
         """Learn the levels."""
-        found = set(texts_in(values))
+        found = levels_of_training(values)
         if isinstance(values.dtype, pd.CategoricalDtype):
-            ordered = texts_in(pd.Series(values.cat.categories))
-            return cls(str(values.name), tuple(text for text in ordered if text in found))
-        return cls(str(values.name), tuple(in_order(found)))
+            ordered = dict.fromkeys(settled(texts_in(pd.Series(values.cat.categories))))
+            found = [text for text in ordered if text in set(found)]
+        return cls(str(values.name), tuple(found))
 
     @property
     def stays_text(self) -> bool:
@@ -54,14 +55,7 @@ class LevelColumn:
 
     def encode(self, values: pd.Series, tell: Tell = warn) -> NDArray[np.int64]:
         """Numbers of levels, (N,); what training never saw is the first level."""
-        texts, number_of = texts_in(values), {text: i for i, text in enumerate(self.levels)}
-        unseen = sorted({str(text) for text in texts if text not in number_of})
-        if unseen:
-            tell(
-                f"column {self.name!r} holds categories that training never saw",
-                f": {listed(unseen)}; they are taken as {self.levels[0]!r}",
-            )
-        return np.array([number_of.get(text, 0) for text in texts], np.int64)
+        return level_numbers(self, levels_in(values, self.levels), tell)
 
 
 @stored

@@ -14,7 +14,8 @@ from jaxtyping import Float
 from latentgp.errors import InputError
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder
 from latentgp.surfaces.tables.formula.terms import TermFactor
-from latentgp.surfaces.tables.values import column_of, listed
+from latentgp.surfaces.tables.levels import listed
+from latentgp.surfaces.tables.values import column_of
 
 _MOST_CELLS = 1_000_000  # of all factors' levels, which means are averaged over
 _ROWS = 20  # a column, on which codings are compared

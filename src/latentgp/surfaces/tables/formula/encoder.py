@@ -21,17 +21,18 @@ from latentgp.surfaces.tables.formula.arithmetic import steps_of, value_of
 from latentgp.surfaces.tables.formula.coding import FixedColumn, LevelColumn, coded
 from latentgp.surfaces.tables.formula.parser import parse
 from latentgp.surfaces.tables.formula.terms import Formula, SmoothTerm, TermFactor
+from latentgp.surfaces.tables.levels import listed, rows_listed, settled
 from latentgp.surfaces.tables.values import (
     Tell,
     checked_frame,
     column_of,
     columns_of,
+    combined,
     in_order,
     known_column,
-    label_of,
-    listed,
+    levels_in,
+    parts_of_labels,
     read_column,
-    rows_listed,
     source_of,
     texts_in,
     warn,
@@ -270,7 +271,7 @@ class FormulaEncoder:
         columns = [np.prod([ones, *factors], axis=0) for factors in products]
         for group, names in zip(self.groups, self._read.grouped, strict=True):
             together = self._read.together(names)  # so that groups that are new have one number
-            texts = [texts_in(_joined(frame, own)) for own in together]
+            texts = [_joined(frame, own, group.labels) for own in together]
             found = group.encode(pd.Series(np.concatenate(texts), dtype=object), tell)[:, 0]
             columns.append(np.split(found, len(together))[together.index(names)])
         return np.stack(columns, axis=1) if columns else np.zeros((len(frame), 0))
@@ -416,19 +417,25 @@ def rows_without_gaps(
     return found, note
 
 
-def _joined(frame: pd.DataFrame, names: tuple[str, ...]) -> pd.Series:
-    """The column of groups, or the combinations of several, as "a:b"."""
-    columns = [column_of(frame, known_column(frame, name)) for name in names]
-    if len(columns) == 1:
-        return columns[0]
-    rows = zip(*(texts_in(column) for column in columns), strict=True)
-    joined = [None if None in row else label_of(row) for row in rows]
-    return pd.Series(joined, index=frame.index, name=":".join(names), dtype=object)
+def _joined(
+    frame: pd.DataFrame, names: tuple[str, ...], labels: tuple[str, ...] | None = None
+) -> pd.Series:
+    """The column of groups, or combinations of several as "a:b"; labels are those of training."""
+    learned = labels is not None
+    columns = [column_of(frame, known_column(frame, own), learned=learned) for own in names]
+    if labels is None:
+        texts = [settled(texts_in(column)) for column in columns]
+    else:
+        pairs = zip(columns, parts_of_labels(labels, len(names)), strict=True)
+        texts = [levels_in(column, known) for column, known in pairs]
+    return pd.Series(combined(texts), index=frame.index, name=":".join(names), dtype=object)
 
 
 def _labels(columns: Iterable[SeriesColumn]) -> tuple[str, ...]:
     """Labels of any of several columns."""
-    return tuple(in_order({label for own in columns for label in own.labels}))
+    return tuple(
+        in_order(set(filter(None, settled(label for own in columns for label in own.labels))))
+    )
 
 
 def _text(name: str, factor: TermFactor) -> InputError:
