@@ -17,6 +17,10 @@ import pytest
 import latentgp as lgp
 from latentgp.surfaces.export import front, trace, writer
 from latentgp.surfaces.export.runtime import special
+from latentgp.surfaces.tables.encoder import TableEncoder
+from latentgp.surfaces.tables.formula.coding import LevelColumn
+from latentgp.surfaces.tables.levels import GAP
+from latentgp.surfaces.tables.values import silent
 from likelihood_cases import COMPLETE, slow_but_some
 from problems import BINARY, KERNEL, SMOOTH, X, classification, regression
 
@@ -663,6 +667,62 @@ def test_a_formula_is_exported_with_its_columns(tmp_path):
             close(found[name], own[name], 1e-8)
     names = [name for column in predictor.ABOUT["encoder"] for name in [column["name"]]]
     assert {"town", "town:street", "grade", "size"} <= set(names)
+
+
+WAYS = {
+    "truth values": [True, False, True],
+    "numbers": [1, 0, 1],
+    "text": ["True", "false", "TRUE"],
+    "text of numbers": ["1", "0", "1"],
+}
+
+
+@pytest.mark.parametrize("learned", WAYS)
+def test_truth_values_are_the_same_levels_however_written(learned, tmp_path):
+    frame = pd.DataFrame({"b": WAYS[learned] * 8, "g": list("aabb") * 6})
+    frame["y"] = np.tile([0.0, 3.0, 1.0], 8) + 0.01 * np.arange(24) % 0.05
+    with pytest.warns(UserWarning, match="ended early"):
+        model = lgp.TableModel.fit(frame, formula="y ~ C(b) + (1 | b:g)", **SETTINGS)
+    again = lgp.load(lgp.save(model, tmp_path / "model.safetensors"))
+    predictor = loaded(model.export(tmp_path, tolerance=1e-8).predictor)
+    expected = model.predict(frame[:3])["mean"].to_numpy()
+    assert abs(expected[0] - expected[1]) > 0.1
+    for written in WAYS.values():
+        columns = {"b": written, "g": ["a", "a", "b"]}
+        (own, told), (found, said) = both(model, predictor, columns)
+        assert told == said == set()
+        np.testing.assert_array_equal(own["mean"], expected)
+        np.testing.assert_array_equal(again.predict(pd.DataFrame(columns))["mean"], expected)
+        close(found["mean"], expected, 1e-8)
+
+
+def test_truth_values_written_in_two_ways_are_one_level():
+    mixed = pd.Series([True, 1, "false", 0, "True"], name="b", dtype=object)
+    assert LevelColumn.fit(mixed).levels == ("False", "True")
+    assert LevelColumn.fit(mixed.iloc[[1, 3]]).levels == ("0", "1")
+
+
+@pytest.mark.parametrize(("levels", "is_gap"), [(["1", "2", "-"], True), (["1", "b", "-"], False)])
+def test_dashes_among_levels_are_what_they_were_in_training(levels, is_gap, tmp_path):
+    frame = pd.DataFrame({"g": levels * 8, "x": np.arange(24.0) % 7})
+    frame["y"] = np.tile([0.0, 1.0, 3.0], 8) + 0.1 * frame["x"]
+    encoder = TableEncoder.fit(frame[["g", "x"]], levels=["g"])
+    (groups,) = encoder.groups
+    assert (GAP in groups.labels) == is_gap
+    place = groups.labels.index(GAP if is_gap else "-")
+    for others in (["-"], ["-", "2"], ["-", "b"]):
+        rows = pd.DataFrame({"g": others, "x": 1.0})
+        assert encoder.encode(rows, silent)[0, -1] == place
+    with pytest.warns(UserWarning, match="ended early"):
+        model = lgp.TableModel.fit(frame, formula="y ~ C(g) + (1 | g)", **SETTINGS)
+    again = lgp.load(lgp.save(model, tmp_path / "model.safetensors"))
+    predictor = loaded(model.export(tmp_path, tolerance=1e-8).predictor)
+    for others in (["-", "1"], ["-", "1", "b"], ["1", "c", "-"]):
+        columns = {"g": others}
+        (own, told), (found, said) = both(model, predictor, columns)
+        assert told == said
+        np.testing.assert_array_equal(again.predict(pd.DataFrame(columns))["mean"], own["mean"])
+        close(found["mean"], own["mean"], 1e-8)
 
 
 def test_the_command_line_exports(table_model, tmp_path, capsys):
