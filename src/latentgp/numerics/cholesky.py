@@ -65,12 +65,16 @@ def _cholesky_of_one(A: Float[Array, "M M"]) -> Float[Array, "M M"]:
 
 @lower_cholesky.defjvp
 def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    """DL = L Phi(L^-1 dA L^-T), Phi the lower triangle with half the diagonal (Murray 2016, 8)."""
     (A,), (slope,) = primals, tangents
     lower = lower_cholesky(A)
-    inverse = triangular.solve_lower(lower, jnp.eye(len(A), dtype=A.dtype))
+    return lower, _lower_along(lower, slope)
+
+
+def _lower_along(lower: Float[Array, "M M"], slope: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """DL = L Phi(L^-1 dA L^-T), Phi the lower triangle with half the diagonal (Murray 2016, 8)."""
+    inverse = triangular.solve_lower(lower, jnp.eye(len(lower), dtype=lower.dtype))
     inner = inverse @ (0.5 * (slope + slope.T)) @ inverse.T
-    return lower, lower @ (jnp.tril(inner) - 0.5 * jnp.diag(jnp.diagonal(inner)))
+    return lower @ (jnp.tril(inner) - 0.5 * jnp.diag(jnp.diagonal(inner)))
 
 
 def cholesky(A: Float[Array, "M M"]) -> Factor:
@@ -136,13 +140,20 @@ def is_safe(lower: Float[Array, "M M"], scale: Float[Array, ""]) -> Bool[Array, 
     return jnp.all(jnp.diagonal(lower) ** 2 >= 0.5 * unit * scale)
 
 
+@jax.custom_jvp
 def differentiable_cholesky(K: Float[Array, "M M"]) -> tuple[Float[Array, "M M"], Float[Array, ""]]:
     """The lower factor of a covariance matrix, and the jitter it needs, which has no derivative.
 
     For derivatives in reverse: the jitter is chosen by a loop, which has none.
     """
-    jitter = jax.lax.stop_gradient(jittered_cholesky(jax.lax.stop_gradient(K)).jitter)
-    return lower_cholesky(K + jitter * jnp.eye(K.shape[0], dtype=K.dtype)), jitter
+    return _jittered(lower_cholesky, K, None)
+
+
+@differentiable_cholesky.defjvp
+def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Any, Any]:
+    (K,), (slope,) = primals, tangents
+    lower, jitter = differentiable_cholesky(K)
+    return (lower, jitter), (_lower_along(lower, slope), jnp.zeros_like(jitter))
 
 
 def jittered_cholesky(K: Square, scale: Float[Array, ""] | None = None) -> JitteredFactor:

@@ -5,9 +5,11 @@ import pytest
 
 from latentgp.numerics.cholesky import (
     cholesky,
+    differentiable_cholesky,
     is_safe,
     jittered_cholesky,
     jittered_lower,
+    lower_cholesky,
 )
 from latentgp.numerics.triangular import (
     congruence,
@@ -161,3 +163,15 @@ def test_the_lower_factor_alone_is_that_of_both(x64, lengthscale):
     K, scale = _covariance(lengthscale, np.float64), jnp.asarray(2.0)
     both = jittered_cholesky(K, scale).factor.lower
     np.testing.assert_allclose(jittered_lower(K, scale), both, atol=1e-14)
+
+
+@pytest.mark.parametrize("lengthscale", [0.03, 3.0])
+def test_derivatives_hold_the_jitter_that_a_loop_has_chosen(x64, lengthscale):
+    K, weights = _covariance(lengthscale, np.float64), np.tril(np.ones((12, 12)))
+    lower, jitter = differentiable_cholesky(K)
+    assert (jitter > 0) == (lengthscale > 1)
+    np.testing.assert_allclose(lower, jittered_lower(K), atol=1e-14)
+    found = jax.grad(lambda K: jnp.sum(weights * differentiable_cholesky(K)[0]))(K)
+    held = K + jitter * jnp.eye(12)
+    expected = jax.grad(lambda K: jnp.sum(weights * lower_cholesky(K)))(held)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
