@@ -10,6 +10,7 @@ from latentgp.extensions.chains.coordinates import coordinates_at
 from latentgp.extensions.chains.couplings.annealed import annealed_run
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.hyperparameters.space import ParameterSpace
+from latentgp.likelihoods.base import Marginals
 
 RUNS, BATCH, TEMPERATURES = 16_000, 8, 8
 
@@ -26,7 +27,7 @@ def residual():
     model = lgp.LatentGP(lgp.RBF(0.8, 2.0), lgp.Poisson())
     data = lgp.Data(np.array([0.0, 0.7, 1.5]), np.array([9.0, 4.0, 0.0])).to_device()
     target = WhiteTarget.of(ParameterSpace(model), lgp.Dense(), data)
-    coordinates = coordinates_at(target, model, "whitened", jnp.zeros((3, 1)))
+    coordinates = coordinates_at(target, model, "whitened", Marginals(*jnp.zeros((2, 3, 1))))
     return lambda eps: coordinates.residual(target, model, eps)
 
 

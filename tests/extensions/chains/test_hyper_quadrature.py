@@ -22,6 +22,7 @@ METHODS = {
     for coupling in ("sites", "whitened", "centred", "surrogate")
 }
 METHODS["emulated, sites"] = lgp.MCMC()  # straightens the variance's prior
+METHODS["emulated, partial"] = lgp.MCMC(coupling="partial")
 METHODS["variances, centred"] = lgp.MCMC(
     coupling="centred", conjugate_variance=True, hyperparameters="random-walk"
 )

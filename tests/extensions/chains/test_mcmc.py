@@ -111,7 +111,7 @@ def test_a_warm_up_shows_progress_and_tunes_the_scales():
     y = np.random.default_rng(0).poisson(np.exp(np.sin(X)))
     model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
     seen = []
-    method = lgp.MCMC(chains=4, warmup=1000, draws=500)
+    method = lgp.MCMC(coupling="sites", chains=4, warmup=1000, draws=500)
     fitted = lgp.fit(
         model,
         lgp.Data(X, y.astype(float)),
@@ -262,7 +262,7 @@ def test_modes_that_newtons_method_does_not_reach_are_noted(steps, monkeypatch):
     X = np.linspace(0.0, 4.0, 12)
     model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
     data = lgp.Data(X, np.exp(3 * np.sin(X)).round())
-    method = lgp.MCMC(chains=2, draws=20, warmup=20)
+    method = lgp.MCMC(coupling="sites", chains=2, draws=20, warmup=20)
     notes = lgp.fit(model, data, key=KEY, method=method).diagnostics.notes
     assert any("ended short of the mode" in note for note in notes) == (steps == 1)
     jax.clear_caches()

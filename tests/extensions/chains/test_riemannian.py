@@ -18,6 +18,7 @@ from latentgp.extensions.chains.loop import run_chains
 from latentgp.extensions.chains.riemannian import explicit_trajectory, implicit_trajectory
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.hyperparameters.space import ParameterSpace
+from latentgp.likelihoods.base import Marginals
 from latentgp.runtime.progress import RunControl
 
 RNG = np.random.default_rng(0)
@@ -60,7 +61,7 @@ def curvature(probabilities):
 
 @pytest.mark.parametrize("coupling", ["whitened", "sites"])
 def test_metrics_of_latent_functions_are_those_published(x64, target, coupling):
-    anchor = jnp.zeros((ROWS, CLASSES))
+    anchor = Marginals(jnp.zeros((ROWS, CLASSES)), jnp.ones((ROWS, CLASSES)))
     coordinates = coordinates_at(target, MODEL, coupling, anchor)
     eps = jnp.asarray(RNG.normal(size=(CLASSES, ROWS)))
     f = coordinates.centre + coordinates.shift(eps)

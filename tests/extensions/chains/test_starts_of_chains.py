@@ -80,7 +80,7 @@ def test_coordinates_lie_about_the_mode(x64, likelihood, y):
         assert float(found.decrement) < 1e-3 + rounding
         assert bool(jnp.all(jnp.isfinite(found.centre)))
         assert float(jnp.min(found.precision)) >= 0
-        again = made(target, model, "sites", found.centre)
+        again = made(target, model, "sites", found.marginals)
         spread = float(jnp.max(jnp.abs(found.factor)))
         np.testing.assert_allclose(again.centre, found.centre, atol=0.1 * spread, rtol=1e-5)
 

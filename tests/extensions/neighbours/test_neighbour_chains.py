@@ -93,7 +93,7 @@ def test_coordinates_of_sites_have_the_density_of_the_white_ones(name, kind):
     kernel = KERNELS[name]
     space = ParameterSpace(lgp.LatentGP(kernel, lgp.HeteroscedasticGaussian()))
     target = WhiteTarget.of(space, ready(kernel, rows, number=4), lgp.Data(rows, y).to_device())
-    anchor = coordinates_at_centre(target, kind).centre
+    anchor = coordinates_at_centre(target, kind).marginals
     vector = jnp.asarray(space.to_vector() + 0.2)
     eps = jnp.asarray(np.random.default_rng(5).normal(size=(2, 9)))
 

@@ -54,6 +54,11 @@ class Coordinates(eqx.Module):
         """With what all chains share, of which the state of each has a copy."""
         return self
 
+    @property
+    def marginals(self) -> Marginals:
+        """Laws of f if eps is standard normal; variances are zero where no matrix has them."""
+        return Marginals(self.centre, jnp.zeros_like(self.centre))
+
     def held(self, target: WhiteTarget) -> Coordinates:
         """For hyper-parameters that stay, with what is worked out once."""
         return self
@@ -145,6 +150,11 @@ class DenseCoordinates(Coordinates):
     def reference(self, target: WhiteTarget, model: LatentGP) -> Scalar:
         """Log likelihood at the centre, in nats."""
         return self.log_likelihood(target, model, self.centre)
+
+    @property
+    def marginals(self) -> Marginals:
+        variance = jnp.sum(self.factor**2, axis=2) + self.whitening.residual
+        return Marginals(self.centre, variance.T)
 
     def held(self, target: WhiteTarget) -> HeldCoordinates:
         return HeldCoordinates.of(self, target)

@@ -133,7 +133,7 @@ def coordinates_at(
     target: WhiteTarget,
     model: LatentGP,
     coupling: Kind,
-    anchor: RowLatents,
+    anchor: Marginals,
     *,
     differentiable: bool = False,
 ) -> Coordinates:
@@ -144,7 +144,8 @@ def coordinates_at(
     method came; how far is in the certificate.
 
     "sites" are those of one variational update from Laplace's approximation, "partial" of one from
-    the anchor, whatever the mode is; "whitened" is for none. Derivatives in the model go through
+    the anchor, whatever the mode is: expected under its marginals, they depend on the likelihood's
+    hyper-parameters alone. "whitened" is for none. Derivatives in the model go through
     one more Newton step: at the mode they are those of the implicit function theorem, exactly so
     for one latent function, as sites leave out what ties those of a row.
     """
@@ -152,9 +153,12 @@ def coordinates_at(
     if coupling == "whitened":
         return _prior_coordinates(at)
     if coupling == "partial":
-        zero = jnp.zeros((), anchor.dtype)
-        return _around(_Mode(at._replace(blur=_prior_blur(at.held())), anchor, zero, zero))
-    found = _mode(at.held(), anchor)
+        f, zero = anchor.mean, jnp.zeros((), anchor.mean.dtype)
+        if isinstance(at.whitening, WhiteningBySolves):
+            return _around(_Mode(at._replace(blur=_prior_blur(at.held())), f, zero, zero))
+        marginals = Marginals(f, _shrunk(model, anchor.variance))
+        return coordinates_of_sites(at, *_sites_under(at, marginals, *at.sites(f)))
+    found = _mode(at.held(), anchor.mean)
     about = found._replace(at=at._replace(blur=found.at.blur))
     if differentiable and isinstance(at.whitening, DenseWhitening):
         further = at.offset + _condition(at.whitening, *about.sites)[0]
@@ -302,7 +306,15 @@ def _expected_sites(at: ModelAtRows, linear: RowLatents, precision: RowLatents) 
     the whole of a wide posterior are narrower than its tails, where a chain would stay.
     """
     g, variances = _posterior(at, linear, precision)
-    expected_slope, expected = at.expected_slopes(Marginals(at.offset + g, variances))
+    return _sites_under(at, Marginals(at.offset + g, variances), linear, precision)
+
+
+def _sites_under(
+    at: ModelAtRows, marginals: Marginals, linear: RowLatents, precision: RowLatents
+) -> _Sites:
+    """Sites expected under marginals of f, those given where an expectation is not finite."""
+    g = marginals.mean - at.offset
+    expected_slope, expected = at.expected_slopes(marginals)
     known = jnp.isfinite(expected_slope) & jnp.isfinite(expected)  # else the row's sites stay
     slope = jnp.where(known, expected_slope, linear - precision * g)
     precision = jnp.where(known, expected, precision)
@@ -466,4 +478,4 @@ def coordinates_at_centre(target: WhiteTarget, coupling: Kind) -> Coordinates:
     """Those under the space's model, whose centre is the anchor of all others."""
     start = likely(target, prior_mean(target.space.model, target.data))
     kind: Kind = "sites" if coupling == "partial" else coupling
-    return coordinates_at(target, target.space.model, kind, start)
+    return coordinates_at(target, target.space.model, kind, Marginals(start, jnp.zeros_like(start)))

@@ -58,7 +58,7 @@ class JointDensity(eqx.Module):
         if settings["coupling"] != "whitened":
             coordinates = coordinates_at_centre(target, settings["coupling"])
             fixed = None if target.space.size else coordinates
-            target = dataclasses.replace(target, anchor=coordinates.centre)
+            target = dataclasses.replace(target, anchor=coordinates.marginals)
         return cls(target=target, copies=copies, fixed=fixed, **settings)
 
     def white(self, position: JointPosition) -> Position:

@@ -87,7 +87,7 @@ class SweepSampler(Sampler):
     def of(cls, target: WhiteTarget, **settings: Any) -> SweepSampler:
         """With the mode under the space's model as the anchor."""
         coordinates = coordinates_at_centre(target, settings["couplings"][-1].kind)
-        target = dataclasses.replace(target, anchor=coordinates.centre)
+        target = dataclasses.replace(target, anchor=coordinates.marginals)
         sampler = cls(target, fixed=None, **settings)
         if target.space.size:
             straightens = sampler.hyperparameters.straightens

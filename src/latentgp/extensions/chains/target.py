@@ -64,7 +64,7 @@ class WhiteTarget(Target):
     data: Data  # the rows, on the device; weights are powers of their likelihoods
     centre: HyperVector  # the unconstrained hyper-parameters of the space's model
     fixed: Whitening | None = None  # the map to the rows where no hyper-parameter is free
-    anchor: RowLatents | None = None  # f at the rows, where Newton's method for sites starts
+    anchor: Marginals | None = None  # of f at the rows, where Newton's method for sites starts
 
     @classmethod
     def of(cls, space: ParameterSpace, representation: Representation, data: Data) -> WhiteTarget:

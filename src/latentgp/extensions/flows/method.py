@@ -23,6 +23,7 @@ from latentgp.extensions.flows import Approximation, GaussianApproximation, Gaus
 from latentgp.extensions.flows.base import LogDensity, Start, approximate_in_pieces
 from latentgp.extensions.flows.front import finished
 from latentgp.hyperparameters.space import ParameterSpace
+from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.posteriors.arviz_versions import smoothed_log_weights
 from latentgp.representations import Dense, Representation
@@ -147,14 +148,15 @@ def _from_best_end(
     if density.coupling == "whitened":
         return density, there.white(jnp.zeros(shape, latents.dtype))
     fixed = None if density.fixed is None else there
-    target = dataclasses.replace(density.target, anchor=there.centre)
+    target = dataclasses.replace(density.target, anchor=there.marginals)
     return dataclasses.replace(density, target=target, fixed=fixed), None
 
 
 @Program
 def _coordinates(target: WhiteTarget, latents: RowLatents) -> Coordinates:
     """Those by sites at the mode next to some latents, under the space's model."""
-    return coordinates_at(target, target.space.model, "sites", latents)
+    anchor = Marginals(latents, jnp.zeros_like(latents))
+    return coordinates_at(target, target.space.model, "sites", anchor)
 
 
 class FlatDensity(eqx.Module):

@@ -56,11 +56,12 @@ class Sites(Coupling):
 class Partial(Sites):
     """Coordinates of sites that were made once are held: partial centring, learned beforehand.
 
-    The sites are those of one update from the most probable f under the hyper-parameters where
-    chains start: Gaussian stand-ins of the targets, between whose posterior and prior every row is
-    centred as far as it is informed (Papaspiliopoulos, Roberts & Sköld 2003, section 3). No mode is
-    sought, which halves the factorisations of `Sites`; far from the start the coordinates fit less
-    well, and chains are as exact.
+    The sites are those expected under the posterior of f by the hyper-parameters where chains
+    start: Gaussian stand-ins of the targets, between whose posterior and prior every row is centred
+    as far as it is informed (Papaspiliopoulos, Roberts & Sköld 2003, section 3). No mode is sought:
+    a proposal takes two Cholesky factors, of the prior covariance and of the posterior precision,
+    where `Sites` takes six or seven. Far from the start the coordinates fit less well, and chains
+    are as exact. Through `Neighbours` they are those of one update from the mode there.
     """
 
     kind: ClassVar[Kind] = "partial"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float
@@ -12,14 +12,14 @@ from jaxtyping import Float
 from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Theta
 from latentgp.extensions.chains.hyperparameters.crank_nicolson import log_student
 from latentgp.extensions.chains.hyperparameters.random_walk import metropolis
+from latentgp.extensions.chains.latents.rotations import ANTITHETIC, SHORTEST
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 _LENGTHSCALES = (0.7, 1.0, 1.5, 2.5, 4.0)  # times sqrt(P), in standard deviations
-_WALKS = 0.25  # share of the moves that are a random walk's
-_LARGEST_STEP = 1.0  # of a leapfrog, in standard deviations; times P^(-1/4)
-_LEAPFROGS = 5
+_WALKS = 0.1  # share of the moves that are a random walk's
+_LARGEST_STEP = 0.7  # of a leapfrog, in standard deviations; times P^(-1/4)
 _NUGGET = 1e-6  # relative to the variance of the residuals
 _IGNORED = 1e6
 _DEPTH = 12.0  # nats below the highest value, and one more a hyper-parameter, that are fitted
@@ -80,51 +80,44 @@ class Emulator(NamedTuple):
 
 
 class HyperEmulated(HyperMove):
-    """Proposals at the end of a chain under an emulator, which costs no factorisation.
+    """Proposals at the end of a trajectory under an emulator, which costs no factorisation.
 
     In the warm-up all chains' evaluations of the approximate evidence are kept, and a Gaussian
-    process is fitted to them. A move makes up to `trajectories` Hamiltonian moves under its density
-    s and accepts their end by pi(theta') s(theta) / (pi(theta) s(theta')) (surrogate transitions,
-    Liu 2001, 9.4.3; Christen & Fox 2005; Gaussian processes for trajectories, Rasmussen 2003).
-    However wrong the emulator is the chain is exact; where it is right draws hardly depend on each
-    other, at one evaluation each. It moves in coordinates in which the priors are nearly normal, as
-    it knows nothing of long tails. A quarter of the moves, and all before the fit, are those of
-    `HyperRandomWalk`, which lead out of where it is wrong.
+    process is fitted to them. A move makes a Hamiltonian trajectory under its density s and accepts
+    the end by pi(theta') s(theta) / (pi(theta) s(theta')) (surrogate transitions, Liu 2001, 9.4.3;
+    Christen & Fox 2005; Gaussian processes for trajectories, Rasmussen 2003). However wrong the
+    emulator is the chain is exact. Where it is right a trajectory is a third of a turn about the
+    mean, so that errors of draws that follow each other cancel (`Rotations`). It moves in
+    coordinates in which the priors are nearly normal, as it knows nothing of long tails. One move
+    in ten, and all before the fit, are those of `HyperRandomWalk`, which lead out of where it is
+    wrong.
     """
 
     target_acceptance: ClassVar[float | None] = 0.25
     emulates: ClassVar[bool] = True
     straightens: ClassVar[bool] = True
 
-    trajectories: int = eqx.field(static=True, default=6)  # at most, drawn evenly from 1 on
-
     def step(self, law: HyperLaw, here: Theta, scale: Scalar, key: RandomKey) -> HyperMoved:
         seen, vector = law.seen, here.vector
         emulator = seen.emulator
-        key_kind, key_walk, key_number, key_run, key_accept = jax.random.split(key, 5)
+        key_kind, key_walk, key_run, key_accept = jax.random.split(key, 4)
         walks = ~emulator.fitted | jax.random.bernoulli(key_kind, _WALKS)
-        number = jax.random.randint(key_number, (), 1, self.trajectories + 1)
         start = seen.standardised(vector)
-        end = self._end(emulator, start, jnp.where(walks, 0, number), key_run)
+        end = self._end(emulator, start, key_run)
         noise = jax.random.normal(key_walk, start.shape, start.dtype)
         there = jnp.where(walks, vector + scale * (seen.root @ noise), seen.mean + seen.root @ end)
         there = law.at(there)
         gain = jnp.where(walks, 0.0, emulator(end) - emulator(start))
         return metropolis(here, there, there.value - here.value - gain, key_accept)
 
-    def _end(
-        self, emulator: Emulator, start: HyperVector, number: Array, key: RandomKey
-    ) -> HyperVector:
-        """The end of so many trajectories, each accepted under the emulator."""
+    def _end(self, emulator: Emulator, start: HyperVector, key: RandomKey) -> HyperVector:
+        """The end of a trajectory that is accepted under the emulator."""
         import blackjax
 
         kernel: Any = blackjax.hmc.build_kernel()
-        mass, largest = jnp.ones_like(start), _LARGEST_STEP * len(start) ** -0.25
-
-        def trajectory(index: Array, state: Any) -> Any:
-            key_size, key_step = jax.random.split(jax.random.fold_in(key, index))
-            size = largest * jax.random.uniform(key_size, dtype=start.dtype, minval=0.3)
-            return kernel(key_step, state, emulator, size, mass, _LEAPFROGS)[0]
-
+        key_share, key_step = jax.random.split(key)
+        steps = math.ceil(ANTITHETIC * len(start) ** 0.25 / _LARGEST_STEP)
+        share = jax.random.uniform(key_share, dtype=start.dtype, minval=SHORTEST)
+        size, mass = share * ANTITHETIC / steps, jnp.ones_like(start)
         state = blackjax.hmc.init(start, emulator)
-        return jax.lax.fori_loop(0, number, trajectory, state).position
+        return kernel(key_step, state, emulator, size, mass, steps)[0].position

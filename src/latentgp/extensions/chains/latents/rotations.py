@@ -15,7 +15,7 @@ from latentgp.extensions.chains.latents.langevin import GradientMove, ResidualGr
 from latentgp.typing import Array, RandomKey, Scalar
 
 ANTITHETIC = 2 * math.pi / 3
-_SHORTEST = 0.8  # share of an angle that the steps of a trajectory of several have at least
+SHORTEST = 0.8  # share of an angle that the steps of a trajectory of several have at least
 
 
 class Rotations(GradientMove):
@@ -65,7 +65,7 @@ class Rotations(GradientMove):
         key_momentum, key_angle, key_accept = jax.random.split(key, 3)
         momentum = jax.random.normal(key_momentum, state.eps.shape, state.eps.dtype)
         number = self._number(scale)
-        share = jax.random.uniform(key_angle, dtype=scale.dtype, minval=_SHORTEST)
+        share = jax.random.uniform(key_angle, dtype=scale.dtype, minval=SHORTEST)
         angle = jnp.where(number > 1, share, 1.0) * self._step(number, scale)
         kick, cosine, sine = jnp.tan(angle / 2), jnp.cos(angle), jnp.sin(angle)
 

@@ -91,12 +91,12 @@ class MCMC(SamplingMethod):
     A sweep moves the hyper-parameters while something of the latent functions is held, then these.
     The couplings: "sites" holds standard normal coordinates of a Gaussian approximation, in which
     the posterior is nearly N(0, I) whatever the hyper-parameters are; "partial" those of sites that
-    are made once, for half the work; "whitened" those of the prior (ancillary augmentation),
-    "centred" f itself (sufficient), "interwoven" one after the other (Yu & Meng 2011), "surrogate"
-    coordinates given noisy copies of f (Murray & Adams 2010). "pseudo-marginal" holds nothing: it
-    integrates the latent functions out by importance sampling (Filippone & Girolami 2014). All are
-    exact. With `Inducing` the target is the free-form variational posterior of the inducing
-    variables.
+    are made once, for less than half the work; "whitened" those of the prior (ancillary
+    augmentation), "centred" f itself (sufficient), "interwoven" one after the other (Yu & Meng
+    2011), "surrogate" coordinates given noisy copies of f (Murray & Adams 2010). "pseudo-marginal"
+    holds nothing: it integrates the latent functions out by importance sampling (Filippone &
+    Girolami 2014). All are exact. With `Inducing` the target is the free-form variational posterior
+    of the inducing variables.
 
     Args:
         representation: `Dense()`, `Neighbours(...)` or `Inducing(...)`.
@@ -122,7 +122,8 @@ class MCMC(SamplingMethod):
         repeats: moves of the latent functions a sweep; None for 5, or for one where
             hyper-parameters are held and coupling="sites" or "partial", in whose coordinates a move
             nearly makes an independent draw, with dense factors.
-        samples: of the likelihood, which coupling="sites" and "pseudo-marginal" average over.
+        samples: of the likelihood, which coupling="sites", "partial" and "pseudo-marginal" average
+            over.
         correlation: of its draws from step to step, in [0, 1).
         temperatures: of the pseudo-marginal estimate by annealed importance sampling (Neal 2001),
             which varies less where the Gaussian approximation is poor; 1 for importance sampling.
@@ -251,8 +252,8 @@ class MCMC(SamplingMethod):
         proposals = _PRIOR_PROPOSALS if self._hyper_move().emulates else 0
         proposals = proposals if self.prior_proposals is None else self.prior_proposals
         couplings, settled = COUPLINGS[self._coupling], self.settled(target.space)
-        if self._coupling == "sites":
-            couplings = (Sites(self.samples),)
+        if self._coupling in ("sites", "partial"):
+            couplings = (dataclasses.replace(couplings[0], samples=self.samples),)
         if self._coupling == "pseudo-marginal":
             plain = PseudoMarginal(self.samples, self.correlation)
             annealed = Annealed(self.samples, self.temperatures)
