@@ -78,9 +78,10 @@ class JointDensity(eqx.Module):
         """The coordinates of the latent functions under hyper-parameters."""
         if self.fixed is not None:
             return self.fixed
-        target, kind = self.target, self.coupling
+        target, kind, anchor = self.target, self.coupling, self.target.anchor
+        assert anchor is not None
         model = target.space.to_model(vector)
-        return coordinates_at(target, model, kind, target.anchor, differentiable=differentiable)
+        return coordinates_at(target, model, kind, anchor, differentiable=differentiable)
 
     def log_density(self, position: JointPosition) -> Scalar:
         """Log density of coordinates, hyper-parameters and auxiliary variables."""

@@ -71,6 +71,7 @@ class Coupling(eqx.Module):
         """The coordinates in which the latent functions move."""
         model = target.space.to_model(vector)
         kind, anchor = self.kind, target.anchor
+        assert anchor is not None
         return coordinates_at(target, model, kind, anchor, differentiable=differentiable)
 
 
