@@ -165,12 +165,13 @@ class CorrelatedLinear(Kernel):
 
     S has the given variances on its diagonal, and correlations by partial ones (Lewandowski,
     Kurowicka & Joe 2009, 2), which take any values between -1 and 1. Times `SameGroup` it is the
-    term (1 + x | group) of mixed models.
+    term (1 + x | group) of mixed models; without an intercept x' S z, the term (0 + x | group).
 
     Args:
-        variance: of the intercept and the slope of each column, shape (D + 1,); units of the latent
+        variance: of the intercept and the slope of each column, shape (E,); units of the latent
             function squared, over those of the inputs squared.
-        partial_correlation: shape (D (D + 1) / 2,), the lower triangle by rows; zeros if not given.
+        partial_correlation: shape (E (E - 1) / 2,), the lower triangle by rows; zeros if not given.
+        intercept: whether there is one, before the slopes.
 
     Raises:
         InputError: not as many as the variances need.
@@ -186,8 +187,10 @@ class CorrelatedLinear(Kernel):
     partial_correlation: Float[Array, "pairs"] = parameter(
         constraints.interval(-1.0, 1.0), role="correlation"
     )
+    intercept: bool = eqx.field(static=True, default=True)
 
-    def __init__(self, variance: Any, partial_correlation: Any = None):
+    def __init__(self, variance: Any, partial_correlation: Any = None, intercept: bool = True):
+        self.intercept = intercept
         self.variance = in_double_precision(variance)
         pairs = np.size(variance) * (np.size(variance) - 1) // 2
         given = np.zeros(pairs) if partial_correlation is None else partial_correlation
@@ -238,10 +241,14 @@ class CorrelatedLinear(Kernel):
 
     def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
         root = self.root()
-        return (with_ones(X) @ root) @ (with_ones(Z) @ root).T
+        return (self.effects(X) @ root) @ (self.effects(Z) @ root).T
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        return jnp.sum((with_ones(X) @ self.root()) ** 2, axis=1)
+        return jnp.sum((self.effects(X) @ self.root()) ** 2, axis=1)
+
+    def effects(self, X: Float[Array, "N D"]) -> Float[Array, "N E"]:
+        """What intercept and slopes multiply: ones before the columns, if there is an intercept."""
+        return jnp.pad(X, ((0, 0), (1, 0)), constant_values=1.0) if self.intercept else X
 
     def root(self) -> Float[Array, "E E"]:
         """Lower root of S: each row on the unit sphere, one partial correlation after another."""
@@ -304,8 +311,3 @@ class ZeroAverage(Kernel):
 def has_effects(kernel: Any) -> bool:
     """Whether a kernel, or a part of it, is of fixed effects or of groups."""
     return contains(kernel, (FixedEffects, CorrelatedLinear, SameGroup, MultipleMembership))
-
-
-def with_ones(X: Float[Array, "N D"]) -> Float[Array, "N E"]:
-    """A column of ones before the others."""
-    return jnp.concatenate([jnp.ones((len(X), 1), X.dtype), X], axis=1)

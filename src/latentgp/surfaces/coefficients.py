@@ -27,6 +27,7 @@ from latentgp.validation import interval_levels
 
 _LINEAR = FixedEffects, Linear
 _GROUPS = SameGroup, White
+_SHOWN = 20  # rows that are printed
 
 
 class Coefficients(NamedTuple):
@@ -42,6 +43,9 @@ class Coefficients(NamedTuple):
     names: tuple[str, ...]
     estimate: Float[np.ndarray, "coefficients *Q"]
     covariance: Float[np.ndarray, "coefficients coefficients *Q"]
+
+    def __repr__(self) -> str:
+        return self.table().to_string(max_rows=_SHOWN)
 
     @property
     def standard_error(self) -> Float[np.ndarray, "coefficients *Q"]:
@@ -89,6 +93,9 @@ class GroupEffects(NamedTuple):
     standard_error: Float[np.ndarray, "groups *Q"]
     posterior: Posterior | None = None
     terms: tuple[tuple[float, Float[np.ndarray, "groups columns"]], ...] = ()
+
+    def __repr__(self) -> str:
+        return self.table().to_string(max_rows=_SHOWN)
 
     def contrast(self, weights: Any) -> tuple[Float[np.ndarray, "*Q"], Float[np.ndarray, "*Q"]]:
         """Mean and standard error of a weighted sum of effects, such as the difference of two.
@@ -218,6 +225,7 @@ def group_effects(
         kind = type(others[0].kernel) if others else None
         if kind not in (None, Linear, CorrelatedLinear):
             continue
+        has_intercept = not others or getattr(others[0].kernel, "intercept", False)
 
         def keep(
             name: str,
@@ -229,13 +237,13 @@ def group_effects(
 
         rows = _rows_of_groups(zero, groups, own[0], units[number])
         at_zero = posterior.marginals_of_parts(rows)
-        if kind is not Linear:
+        if has_intercept:
             keep("intercept", at_zero, (1.0, rows))
         for own_column in others[0].columns if others else ():
             unit = np.eye(len(names))[own_column]
             rows = _rows_of_groups(unit, groups, own[0], units[number])
             up = posterior.marginals_of_parts(rows)
-            if kind is Linear:
+            if not has_intercept:
                 keep(names[own_column], up, (1.0, rows))
                 continue
             opposite = _rows_of_groups(-unit, groups, own[0], units[number])

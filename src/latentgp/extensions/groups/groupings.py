@@ -91,9 +91,14 @@ def _repeats(
     return order, np.all(np.diff(X[order], axis=0) == 0, axis=1)
 
 
+def _kind(kernel: Any) -> type:
+    """The type of a kernel; of lines through zero one, correlated or not."""
+    return type(kernel) if getattr(kernel, "intercept", True) else Linear
+
+
 def _groupings(kernel: Any, inputs: int) -> Iterator[_Grouping]:
     for term in terms_of(kernel, tuple(range(inputs))):
-        kinds = [(type(part.kernel), part.columns) for part in term.parts]
+        kinds = [(_kind(part.kernel), part.columns) for part in term.parts]
         columns = tuple(c for kind, own in kinds if kind is SameGroup for c in own)
         if columns:
             yield _Grouping(columns, frozenset(own for own in kinds if own[0] is not SameGroup))

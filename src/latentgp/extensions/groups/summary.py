@@ -48,7 +48,7 @@ class MixedSummary(NamedTuple):
     """Variance components, fixed effects and shares of variance of a mixed model.
 
     Attributes:
-        components: of each grouping.
+        components: of each grouping; empty without groups.
         residual: variance of Gaussian noise; None of other likelihoods.
         names: of the fixed effects.
         estimate: posterior means of these, shape (coefficients,).
@@ -57,7 +57,7 @@ class MixedSummary(NamedTuple):
         degrees: of freedom of tests of the fixed effects, shape (coefficients,); infinite where
             these are by the normal law.
         r_squared: shares of variance that are explained; None where rows or likelihood have none.
-        notes: sentences on what tests of the fixed effects leave out.
+        notes: sentences on what tests of the fixed effects leave out, and on priors of variances.
     """
 
     components: tuple[VarianceComponent, ...]
@@ -83,26 +83,30 @@ class MixedSummary(NamedTuple):
     def intraclass(self) -> dict[str, float]:
         """Correlation of two targets of one level, of each grouping with an intercept.
 
-        The intercept's variance over that of all intercepts and the noise; InputError where the
-        noise is not Gaussian, as the share depends on the scale then, or rows have several groups.
+        The intercept's variance over that of all intercepts and the noise, or of classes and
+        counts the rest that `r_squared` has on the scale of the latent function (Nakagawa, Johnson
+        & Schielzeth 2017). InputError where there is neither, or rows have several groups.
         """
-        if self.residual is None or any(part.members > 1 for part in self.components):
+        rest = self.residual
+        if rest is None and self.r_squared is not None:
+            rest = self.r_squared.residual
+        if rest is None or any(part.members > 1 for part in self.components):
             raise InputError(
-                "Intraclass correlations need Gaussian noise and one group a row; compare the "
-                "variances of groups."
+                "Intraclass correlations need one group a row, and Gaussian noise or a likelihood "
+                "and rows that R2 is known of: give mixed_summary() the rows of the fit, or "
+                "compare the variances of groups."
             )
         own: dict[str, float] = {}
         for part in self.components:
             if part.effects[0] == _ONE:
                 own[part.group] = own.get(part.group, 0.0) + float(part.variance[0])
-        total = sum(own.values()) + self.residual
+        total = sum(own.values()) + rest
         return {group: variance / total for group, variance in own.items()}
 
     def __str__(self) -> str:
-        lines = [
-            "Random effects:",
-            f"{'Groups':<16}{'Name':<16}{'Variance':>12}{'Std.Dev.':>12}  Corr",
-        ]
+        title = "Random effects:" if self.components else "Noise:"
+        head = f"{'Groups':<16}{'Name':<16}{'Variance':>12}{'Std.Dev.':>12}  Corr"
+        lines = [title, head] if self.components or self.residual is not None else []
         for own in self.components:
             for k, (name, variance) in enumerate(zip(own.effects, own.variance, strict=True)):
                 group = own.group if k == 0 else ""
@@ -111,12 +115,13 @@ class MixedSummary(NamedTuple):
         if self.residual is not None:
             lines.append(_row("Residual", "", self.residual))
         if self.names:
-            lines += ["", "Fixed effects:", str(self.tests), *self.notes]
+            lines += ["", "Fixed effects:", str(self.tests)]
+        lines += self.notes
         if self.log_evidence is not None:
             lines += ["", f"Log evidence: {self.log_evidence:.2f} nats"]
         if self.r_squared is not None:
             lines.append(str(self.r_squared))
-        return "\n".join(lines)
+        return "\n".join(lines).lstrip("\n")
 
 
 _ONE = "(Intercept)"
@@ -128,11 +133,11 @@ def mixed_summary(posterior: Posterior, names: Sequence[str] | None = None) -> M
     """Variance components and fixed effects of a posterior, as mixed models have them.
 
     Args:
-        posterior: of one latent function with groups.
+        posterior: of one kernel with groups or fixed effects.
         names: of all columns of the inputs; their numbers unless given.
 
     Raises:
-        InputError: several kernels, or one without groups.
+        InputError: several kernels, or one with neither groups nor fixed effects.
 
     Example:
         >>> import jax, latentgp as lgp, numpy as np
@@ -148,16 +153,17 @@ def mixed_summary(posterior: Posterior, names: Sequence[str] | None = None) -> M
     kernel, likelihood = posterior.model.kernel, posterior.model.likelihood
     columns = posterior.components.inputs
     names = [str(column) for column in range(columns)] if names is None else list(names)
-    components = variance_components(kernel, names) if isinstance(kernel, Kernel) else ()
-    if not components:
-        raise InputError(
-            "A mixed summary needs one kernel with groups; add SameGroup().on(column), or "
-            "(1 | column) to a formula."
-        )
-    linear = any(
+    one = isinstance(kernel, Kernel)
+    components = variance_components(kernel, names) if one else ()
+    linear = one and any(
         len(term.parts) == 1 and isinstance(term.parts[0].kernel, FixedEffects | Linear)
         for term in terms_of(kernel, tuple(range(columns)))
     )
+    if not (components or linear):
+        raise InputError(
+            "A mixed summary needs one kernel with groups or fixed effects; add them to it, or to "
+            "a formula as (1 | column) or a column."
+        )
     own = posterior.coefficients(names) if linear else None
     nothing = np.zeros(0)
     return MixedSummary(
@@ -192,7 +198,8 @@ def variance_components(kernel: Kernel, names: Sequence[str]) -> tuple[VarianceC
             own: Any = others[0].kernel
             effects = [names[column] for column in others[0].columns]
             if isinstance(own, CorrelatedLinear):
-                effects, covariance = [_ONE, *effects], scale * np.asarray(own.covariance())
+                effects = [_ONE, *effects] if own.intercept else effects
+                covariance = scale * np.asarray(own.covariance())
             elif isinstance(own, Linear | FixedEffects):
                 each = np.broadcast_to(np.asarray(own.variance), len(effects))
                 covariance = scale * np.diag(each)

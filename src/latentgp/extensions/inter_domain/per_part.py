@@ -22,7 +22,6 @@ from latentgp.kernels import (
     SameGroup,
     White,
 )
-from latentgp.kernels.effects import with_ones
 from latentgp.kernels.terms import Part, Term
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import lower_cholesky
@@ -83,7 +82,7 @@ class PerPart(FixedFeatures):
         if isinstance(kernel, MultipleMembership):
             return Memberships(np.unique(columns[:, : kernel.members]))
         if isinstance(kernel, LINEAR):
-            return Coordinates(columns.shape[1] + isinstance(kernel, CorrelatedLinear))
+            return Coordinates(columns.shape[1] + getattr(kernel, "intercept", False))
         number = max(1, round(self.number ** (1 / demands.share)))
         key = jax.random.key(0)  # the same points for the same rows
         return Points(select_points(columns, None, kernel, number, "k-means++", key))
@@ -112,7 +111,7 @@ class Coordinates(WhiteFunctions):
     def values(self, kernel: Kernel, x: Inputs) -> Float[Array, "M N"]:
         own: Any = kernel
         if isinstance(own, CorrelatedLinear):
-            return (with_ones(x) @ own.root()).T
+            return (own.effects(x) @ own.root()).T
         centred = x - own.centre if isinstance(own, FixedEffects) else x
         return (jnp.sqrt(own.variance) * centred).T
 

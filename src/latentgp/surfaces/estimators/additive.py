@@ -261,8 +261,9 @@ def _of_groups(term: Groups, scale: Scales, latent: float) -> list[Kernel]:
     size = (_SHARE * latent) ** 2
     slopes = list(term.slopes)
     variances = size / scale.inputs[slopes] ** 2
-    if slopes and term.intercept and term.correlated:
-        return [CorrelatedLinear(np.append(size, variances)).on(*slopes) * same]
+    if slopes and term.correlated and term.intercept + len(slopes) > 1:
+        own = np.append([size] * term.intercept, variances)
+        return [CorrelatedLinear(own, intercept=term.intercept).on(*slopes) * same]
     kernels: list[Kernel] = [Constant(size) * same] if term.intercept else []
     pairs = zip(slopes, variances, strict=True)
     return kernels + [Linear(variance).on(column) * same for column, variance in pairs]

@@ -106,10 +106,12 @@ def series_numbers(
     number_of = {label: number for number, label in enumerate(column.labels)}
     named = [GAP if text is None else text for text in texts]
     unseen = sorted(set(named) - set(number_of))
-    if unseen:
+    if GAP in unseen:
+        _tell_gaps(column, named.count(GAP), "what is said of them is the prior", tell)
+    if others := [text for text in unseen if text != GAP]:
         tell(
             f"column {column.name!r} holds {column.noun} that training never saw",
-            f": {listed(unseen)}; what is said of them is the prior",
+            f": {listed(others)}; what is said of them is the prior",
         )
     number_of |= {label: len(column.labels) + i for i, label in enumerate(unseen)}
     return np.array([number_of[text] for text in named], dtype=np.float64)[:, None]
@@ -118,15 +120,26 @@ def series_numbers(
 def level_numbers(
     column: Any, texts: Sequence[str | None], tell: Callable[[str, str], None]
 ) -> NDArray[np.int64]:
-    """Numbers of levels (N,); what training never saw is the first level."""
+    """Numbers of levels (N,); a gap and what training never saw are the first level."""
     number_of: dict[str | None, int] = {text: i for i, text in enumerate(column.levels)}
-    unseen = sorted({str(text) for text in texts if text not in number_of})
+    gaps = sum(text is None for text in texts)
+    if gaps:
+        _tell_gaps(column, gaps, f"taken as {column.levels[0]!r}", tell)
+    unseen = sorted({text for text in texts if text is not None and text not in number_of})
     if unseen:
         tell(
             f"column {column.name!r} holds categories that training never saw",
             f": {listed(unseen)}; they are taken as {column.levels[0]!r}",
         )
     return np.array([number_of.get(text, 0) for text in texts], np.int64)
+
+
+def _tell_gaps(column: Any, rows: int, taken: str, tell: Callable[[str, str], None]) -> None:
+    """Say of so many rows that they have gaps, which training had not."""
+    tell(
+        f"column {column.name!r} is missing",
+        f" in {rows} row{'s' * (rows > 1)} and never was in training: {taken}",
+    )
 
 
 def refuse_others(

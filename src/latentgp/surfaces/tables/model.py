@@ -93,6 +93,9 @@ if TYPE_CHECKING:
 
 _SAMPLED_ROWS, _START_ROWS, _START_EVALUATIONS = 20_000, 4_096, 20
 _INDUCING = 200
+_PRIORS = (
+    "Variances have priors, weak unless given; priors=None is (restricted) maximum likelihood."
+)
 _Given = ParamSpec("_Given")
 _Model = TypeVar("_Model", bound="TableModel")
 
@@ -683,7 +686,7 @@ class TableModel:
         weights: str | None = None,
         degrees: Degrees | None = None,
     ) -> MixedSummary:
-        """Variance components and fixed effects of a formula with groups.
+        """Variance components and fixed effects of a formula.
 
         Args:
             frame: as in `effect_tests`; without it and where the rows are not known, tests of fixed
@@ -693,10 +696,14 @@ class TableModel:
                 have none, as of more than 30 hyper-parameters, the normal law.
 
         Raises:
-            InputError: the model has no groups, or several latent functions of different kernels.
+            InputError: the model has neither groups nor fixed effects, or several latent functions
+                of different kernels.
         """
         names, posterior = _names_of_effects(self.encoder), self.estimator.posterior_
         found = verb("mixed_summary")(posterior, names)
+        has_priors = any(prior is not None for prior in self.estimator.priors_.values())
+        if has_priors and (found.components or found.residual is not None):
+            found = found._replace(notes=(_PRIORS,))
         if found.names:
             found = found._replace(estimate=self.coefficients().estimate)
         if frame is None and self.training is None:
@@ -709,7 +716,7 @@ class TableModel:
                 if degrees is not None or frame is not None:  # which may be of other rows
                     raise
                 law = self.effect_tests(**given, degrees="normal")
-            own, notes = law.coefficients(), law.notes
+            own, notes = law.coefficients(), (*law.notes, *found.notes)
             said = {"standard_error": own.standard_error, "degrees": own.degrees, "notes": notes}
             found = found._replace(**said)
         data = self._fitted(frame, weights)[1]

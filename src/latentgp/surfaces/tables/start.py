@@ -42,6 +42,7 @@ from latentgp.surfaces.tables.values import (
     source_of,
     text_of,
     texts_in,
+    warn,
 )
 
 Estimator = GPRegressor | GPCountRegressor | GPClassifier | GPOrdinalClassifier
@@ -56,6 +57,7 @@ _PLAIN: dict[str, tuple[Any, ...]] = {
 # Names of times until an event, and of columns that say whether it was seen.
 _TIMES = re.compile(r"time|surv|duration|^(os|pfs|days|months|years)$", re.IGNORECASE)
 _EVENTS = re.compile(r"status|event|death|dead|died|cens|fustat", re.IGNORECASE)
+_MANY_GAPS = 0.1  # share of rows left out for gaps above which that is a warning
 _SMOOTH = 20  # columns, all of which a smooth function beside effects is of
 
 ESTIMATORS: dict[Task, type[Estimator]] = {
@@ -225,8 +227,11 @@ def start(
         others["mean"] = None if is_learned_apart(others["mean"]) else others["mean"]
         for name in (name for name, value in others.items() if value is not None):
             raise InputError(f"the formula {formula!r} says what the inputs do: leave {name} out")
+        rows = len(frame)
         frame, gaps = rows_without_gaps(frame, formula, side_columns.get("exposure"))
         notes += gaps
+        if len(frame) < (1 - _MANY_GAPS) * rows:
+            warn(gaps[0], "; fill them if they may bias the fit")
     inputs, known, dropped = split_target(frame, target)
     if dropped:
         notes.append(f"left out {dropped} row(s) without {target!r}")

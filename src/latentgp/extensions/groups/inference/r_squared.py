@@ -12,12 +12,12 @@ from latentgp.extensions.groups.boosted.cross_fit import RegressorMean
 from latentgp.extensions.groups.boosted.trees import Trees
 from latentgp.extensions.groups.inference.design import FixedDesign
 from latentgp.kernels.parts import parts_of
-from latentgp.likelihoods import Bernoulli, BernoulliProbit, Binomial, Gaussian, Poisson
+from latentgp.likelihoods import Bernoulli, BernoulliProbit, Binomial, Gaussian, Ordinal, Poisson
 from latentgp.posteriors.posterior import Posterior
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 
-_KNOWN = Gaussian | Bernoulli | BernoulliProbit | Binomial | Poisson
+_KNOWN = Gaussian | Bernoulli | BernoulliProbit | Binomial | Ordinal | Poisson
 
 
 class RSquared(NamedTuple):
@@ -26,10 +26,12 @@ class RSquared(NamedTuple):
     Attributes:
         marginal: that of the fixed effects.
         conditional: that of fixed effects, effects of groups and smooth parts.
+        residual: variance of the rest, on the same scale.
     """
 
     marginal: float
     conditional: float
+    residual: float
 
     def __str__(self) -> str:
         return f"R2: {self.marginal:.3f} of fixed effects, {self.conditional:.3f} with groups"
@@ -41,8 +43,8 @@ def r_squared(posterior: Posterior, data: Data) -> RSquared:
 
     Fixed effects explain the variance of X b over the rows; effects of groups their mean variance
     there, slopes included (Johnson 2014). The rest is the noise variance; of a logit link
-    pi^2 / 3, of a probit one; of Poisson's counts trigamma(l) at their mean l (Nakagawa, Johnson &
-    Schielzeth 2017).
+    pi^2 / 3, of a probit one, as of ordered classes; of Poisson's counts trigamma(l) at their mean
+    l (Nakagawa, Johnson & Schielzeth 2017).
 
     Args:
         posterior: of one latent function.
@@ -90,7 +92,7 @@ def r_squared(posterior: Posterior, data: Data) -> RSquared:
             rest = np.average(np.broadcast_to(noise, data.size), weights=weights)
         case Bernoulli() | Binomial():
             rest = np.pi**2 / 3
-        case BernoulliProbit():
+        case BernoulliProbit() | Ordinal():
             rest = 1.0
         case Poisson():
             exposure = data.side_information.get("exposure", 1.0)
@@ -98,4 +100,4 @@ def r_squared(posterior: Posterior, data: Data) -> RSquared:
             mean = np.average(exposure * np.exp(level + 0.5 * each), weights=weights)
             rest = polygamma(1, mean)
     total = fixed + random + rest
-    return RSquared(float(fixed / total), float((fixed + random) / total))
+    return RSquared(float(fixed / total), float((fixed + random) / total), float(rest))

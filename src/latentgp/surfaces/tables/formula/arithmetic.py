@@ -113,7 +113,8 @@ def steps_of(expression: str) -> Any:
                 return function, of(node.args[0])
         raise InputError(
             f"{expression!r} in the formula is more than arithmetic: use + - * / **, "
-            f"{', '.join(FUNCTIONS)}, C(column), gp(columns) and (1 | group)"
+            f"{', '.join(FUNCTIONS)}, C(column), offset(column), gp, s, te and ti of columns, "
+            "(1 | group) and (1 | mm(a, b)); I(x**2) or s(x) in place of poly and bs"
         )
 
     try:

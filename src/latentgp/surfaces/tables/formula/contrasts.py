@@ -96,14 +96,17 @@ def level_weights(
         >>> level_weights(encoder, table, "arm", []).weights.tolist()
         [[1.0, 0.0, 3.0], [1.0, 1.0, 3.0]]
     """
-    known = {own.name: own.levels for own in encoder.levels}
+    fixed = {own for each in encoder.fixed for own, level in each.factors if level is not None}
+    columns = {name for factor in fixed for name in factor.columns}
+    known = {own.name: own.levels for own in encoder.levels if own.name in columns}
     if len({column, *by}) <= len(by):
         raise InputError(f"{column!r} and by={[*by]} name a factor twice: name it once")
     for name in (column, *by):
         if name not in known:
+            others = f", or take one of {listed(known)}" if known else ""
             raise InputError(
-                f"{name!r} is no factor of the formula: "
-                + (f"take one of {listed(known)}" if known else "write C(column) for its levels")
+                f"{name!r} is no factor of the formula: write C({name}) there for its "
+                f"levels{others}"
             )
     size = math.prod(map(len, known.values()))
     if size > _MOST_CELLS:

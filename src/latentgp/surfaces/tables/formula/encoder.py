@@ -20,7 +20,7 @@ from latentgp.surfaces.tables.columns import NumberColumn, SeriesColumn, as_read
 from latentgp.surfaces.tables.formula.arithmetic import steps_of, value_of
 from latentgp.surfaces.tables.formula.coding import FixedColumn, LevelColumn, coded
 from latentgp.surfaces.tables.formula.parser import parse
-from latentgp.surfaces.tables.formula.terms import Formula, SmoothTerm, TermFactor
+from latentgp.surfaces.tables.formula.terms import Formula, GroupTerm, SmoothTerm, TermFactor
 from latentgp.surfaces.tables.levels import listed, rows_listed, settled
 from latentgp.surfaces.tables.values import (
     Tell,
@@ -91,14 +91,14 @@ class FormulaEncoder:
                 column = column_of(frame, known_column(frame, name))
                 values, recognised = read_column(column)
                 source = source_of(values.dropna())
-                own = factor in read.factors and factor.kind == "column" and source == "category"
-                if factor.kind == "levels" or own:
+                own = factor in (*read.factors, *read.slopes) and source == "category"
+                if factor.kind == "levels" or (own and factor.kind == "column"):
                     levels[factor] = LevelColumn.fit(column)
                 elif source == "category":
                     raise _text(name, factor)
                 else:
                     numbers[name] = NumberColumn.fit(values, source, recognised)
-        for factor in filter(levels.get, (*read.inputs, *offsets)):
+        for factor in filter(levels.get, (*read.numbers, *offsets)):
             raise _text(factor.text, factor)
         each = {names: SeriesColumn.fit(_joined(frame, names)) for names in read.grouped}
         groups = tuple(
@@ -125,9 +125,29 @@ class FormulaEncoder:
         return list(dict.fromkeys([*self._read.columns, *known]))
 
     @property
-    def _inputs(self) -> tuple[TermFactor, ...]:
-        """What other terms than fixed effects are of, and offsets, each once."""
-        return tuple(dict.fromkeys((*self._read.inputs, *self.offsets)))
+    def _inputs(self) -> tuple[tuple[TermFactor, str | None], ...]:
+        """What other terms than fixed effects are of, and offsets, each once; levels apart."""
+        factors = dict.fromkeys((*self._read.inputs, *self.offsets))
+        return tuple((own, level) for own in factors for level in self._levels_of(own))
+
+    def _levels_of(self, factor: TermFactor) -> tuple[str | None, ...]:
+        """Levels of a category; None alone of numbers."""
+        levels = {own.name: own.levels for own in self.levels}
+        as_number = factor.kind == "column" and factor.text in {own.name for own in self.numbers}
+        if as_number or factor.kind == "arithmetic":
+            return (None,)
+        return levels[factor.columns[0]]
+
+    def _slopes(self, term: GroupTerm) -> tuple[tuple[TermFactor, str | None], ...]:
+        """What slopes of groups multiply: of a category levels that do not add up to another's."""
+        found, has_level = list[tuple[TermFactor, str | None]](), term.intercept
+        for factor in term.slopes:
+            levels = self._levels_of(factor)
+            is_category = levels != (None,)
+            first = int(is_category and has_level)
+            found += [(factor, level) for level in levels[first:]]
+            has_level |= is_category
+        return tuple(found)
 
     @property
     def left_out(self) -> tuple[tuple[str, str], ...]:
@@ -156,7 +176,10 @@ class FormulaEncoder:
         """Names of the encoded columns, (D,)."""
         units = {column.name: column.feature_names[0] for column in self.numbers}
         names = [column.name for column in self.fixed]
-        names += [units.get(factor.text, factor.text) for factor in self._inputs]
+        names += [
+            units.get(own.text, own.text) if level is None else f"{own.text}[{level}]"
+            for own, level in self._inputs
+        ]
         return names + [name for column in self.groups for name in column.feature_names]
 
     @property
@@ -171,9 +194,16 @@ class FormulaEncoder:
 
     def describe(self) -> list[str]:
         """Describe the encoding of the table in words."""
-        columns = (*self.groups, *self.numbers, *self.levels)
         level = ", with thresholds in place of an intercept" if self.has_thresholds else ""
-        return [f"formula {self.formula}{level}", *(column.describe() for column in columns)]
+        alone = {factor.text for factor in (*self._read.factors, *self._read.slopes)}
+        numbers = [
+            own.describe()
+            + f", taken as one number: write C({own.name}) for categories"
+            * (own.source == "text" and own.name in alone)
+            for own in self.numbers
+        ]
+        groups, levels = ([own.describe() for own in each] for each in (self.groups, self.levels))
+        return [f"formula {self.formula}{level}", *groups, *numbers, *levels]
 
     def doubts(self, X: NDArray[np.float64]) -> list[str]:
         """Doubts about the training rows, given encoded, (N, D), a sentence each."""
@@ -210,7 +240,7 @@ class FormulaEncoder:
                 )
         slopes = {slope for term in self._read.groups if term.intercept for slope in term.slopes}
         times = {factor: term.name for term in self._read.smooth for factor in term.times}
-        for place, factor in enumerate(self._inputs):
+        for place, (factor, _) in enumerate(self._inputs):
             values = X[:, len(self.fixed) + place]
             mean, spread = float(values.mean()), float(values.std())
             if not abs(mean) > _FAR * spread > 0:
@@ -300,7 +330,7 @@ class FormulaEncoder:
             return factor.text, ("column", name, *of_level)
 
         fixed = [[steps(*factor) for factor in column.factors] for column in self.fixed]
-        return fixed + [[steps(factor)] for factor in self._inputs]
+        return fixed + [[steps(*each)] for each in self._inputs]
 
     def terms(self, places: PlaceColumns | None = None) -> AdditiveTerms:
         """The terms of the formula by the numbers of the encoded columns.
@@ -308,14 +338,14 @@ class FormulaEncoder:
         Of two columns of places on the globe `gp(lon, lat)` is there, unless it names a kernel.
         """
         read, fixed = self._read, len(self.fixed)
-        inputs = {factor: fixed + place for place, factor in enumerate(self._inputs)}
+        inputs = {each: fixed + place for place, each in enumerate(self._inputs)}
         first = fixed + len(inputs)
         groups = {names: first + place for place, names in enumerate(read.grouped)}
 
         globe = places.columns if places is not None and places.on_globe else ()
 
         def numbers(factors: tuple[TermFactor, ...]) -> tuple[int, ...]:
-            return tuple(inputs[factor] for factor in factors)
+            return tuple(inputs[factor, None] for factor in factors)
 
         def smooth(term: SmoothTerm) -> Smooth:
             columns = [factor.text for factor in term.inputs]
@@ -330,7 +360,7 @@ class FormulaEncoder:
         of_groups = [
             Groups(
                 groups[term.columns],
-                numbers(term.slopes),
+                tuple(inputs[each] for each in self._slopes(term)),
                 term.intercept,
                 term.correlated,
                 tuple(groups[own] for own in term.grouped[1:]),
@@ -405,16 +435,18 @@ def rows_without_gaps(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Rows where a formula's columns are all there, and a note on the others, or InputError."""
     frame, read = checked_frame(frame), parse(formula)
-    kept = np.ones(len(frame), bool)
     offsets = [name for own in read.offsets_beside(exposure) for name in own.columns]
-    for name in (*read.columns, *offsets):
-        kept &= column_of(frame, known_column(frame, name)).notna().to_numpy()
+    there = {
+        name: column_of(frame, known_column(frame, name)).notna().to_numpy()
+        for name in (*read.columns, *offsets)
+    }
+    kept = np.logical_and.reduce([np.ones(len(frame), bool), *there.values()])
     if not kept.any():
         raise InputError("every row has a gap in a column of the formula: fill the columns")
     left = int((~kept).sum())
-    note = [f"left out {left} row(s) with gaps in columns of the formula"] if left else []
+    gaps = listed(name for name, own in there.items() if not own.all())
     found: Any = frame[kept]
-    return found, note
+    return found, [f"left out {left} of {len(kept)} row(s), with gaps in {gaps}"] if left else []
 
 
 def _joined(

@@ -112,8 +112,8 @@ class _Reader:
         call = _call_of(tree, "Surv")
         if call is None:
             raise self._wrong(
-                "the left side must be one column, or Surv(time, event); a likelihood may "
-                "transform it, and side columns hold trials and bounds"
+                "the left side must be one column, or Surv(time, event); in place of log(y) make "
+                "it a column, or take likelihood='log-normal'; side columns hold trials and bounds"
             )
         if len(call.args) not in (2, 3) or call.keywords:
             raise self._wrong(
@@ -176,7 +176,7 @@ class _Reader:
             given = self._as_written(before.strip())
             raise self._wrong(f"before | stand columns and 1, not {given!r}")
         intercept = any(piece.is_one for (piece,) in terms)
-        slopes = [self._number(self._factor(piece)) for (piece,) in terms if not piece.is_one]
+        slopes = [self._factor(piece) for (piece,) in terms if not piece.is_one]
         if not (slopes or intercept):
             given = self._as_written(after.rstrip())
             raise self._wrong(f"nothing stands before |{given}; write (1 |{given})")

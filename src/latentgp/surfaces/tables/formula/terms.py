@@ -44,6 +44,8 @@ class SmoothTerm:
 class GroupTerm:
     """A term (1 + x | group), or (1 + x || group) without correlation; of a:b every pair.
 
+    A category among the slopes has one for each level; beside an intercept not for the first.
+
     Of (1 | mm(a, b)) a row has several groups, whose effects have a weighted mean or sum.
     """
 
@@ -97,9 +99,23 @@ class Formula:
     @property
     def inputs(self) -> tuple[TermFactor, ...]:
         """Inputs of Gaussian processes, what they multiply, slopes of groups, each once."""
-        smooth = [factor for term in self.smooth for factor in (*term.inputs, *term.times)]
         slopes = [factor for term in self.groups for factor in (*term.slopes, *term.weights)]
-        return tuple(dict.fromkeys(smooth + slopes))
+        return tuple(dict.fromkeys([*self._of_smooth, *slopes]))
+
+    @property
+    def numbers(self) -> tuple[TermFactor, ...]:
+        """Inputs that categories have no levels in: all but slopes of groups."""
+        weights = (factor for term in self.groups for factor in term.weights)
+        return (*self._of_smooth, *weights)
+
+    @property
+    def slopes(self) -> tuple[TermFactor, ...]:
+        """Slopes of groups."""
+        return tuple(factor for term in self.groups for factor in term.slopes)
+
+    @property
+    def _of_smooth(self) -> list[TermFactor]:
+        return [factor for term in self.smooth for factor in (*term.inputs, *term.times)]
 
     @property
     def grouped(self) -> tuple[tuple[str, ...], ...]:
