@@ -46,6 +46,7 @@ CASES = [
     (lgp.Categorical(lengthscale=[0.5, 2.0]), CATEGORIES),
     (lgp.FixedEffects([4.0, 1.0], centre=[0.0, 0.5]), POINTS),
     (lgp.CorrelatedLinear([0.5, 0.2, 0.3], [0.4, -0.2, 0.6]), POINTS),
+    (lgp.CorrelatedLinear([0.5, 0.2], [0.4], intercept=False), POINTS),
     (lgp.SameGroup(), CATEGORIES),
     (lgp.kernels.MultipleMembership(2), CATEGORIES),
     (lgp.kernels.MultipleMembership(1), np.abs(POINTS)),

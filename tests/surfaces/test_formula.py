@@ -178,10 +178,10 @@ def test_groups_whose_variance_the_rows_do_not_tell_are_named():
         ("y ~ (1 | g + h)", "the group must be a column, or some as a:b"),
         ("y ~ (0 | g)", "nothing stands before"),
         ("y ~ (a:x | g)", "before | stand columns and 1"),
-        ("y ~ (C(x) | g)", "stands where numbers are needed"),
+        ("y ~ gp(C(x))", "stands where numbers are needed"),
         ("y ~ (1 + x | g) + (1 | g)", "g has an intercept twice"),
         ("y ~ (x | g) + (0 + x | g)", "g has a slope of x twice"),
-        ("log(y) ~ x", "the left side must be one column"),
+        ("log(y) ~ x", "in place of log(y) make it a column, or take likelihood='log-normal'"),
         ("", "the left side must be one column"),
         ("y ~ .", "name the columns"),
         ("y ~ gp(x, kernel=unknown)", "kernel must be one of rbf"),
@@ -194,7 +194,8 @@ def test_groups_whose_variance_the_rows_do_not_tell_are_named():
         ("y ~ gp(x, period=7)", "kernel=rbf has no period"),
         ("y ~ gp(x, kernel=periodic, period=1e400)", "a period must be a positive number"),
         ("y ~ gp(x, size=3)", "the settings kernel, period and by, each once"),
-        ("y ~ open(x)", "more than arithmetic"),
+        ("y ~ open(x)", "offset(column), gp, s, te and ti of columns, (1 | group)"),
+        ("y ~ poly(x, 2)", "I(x**2) or s(x) in place of poly"),
         ("y ~ I(x > 0)", "more than arithmetic"),
         ("y ~ 0", "it has no term"),
         ("y ~ x + log(y)", "the target 'y' is on the right side too"),
@@ -268,7 +269,41 @@ def test_a_table_becomes_the_columns_of_the_terms():
     gaps.loc[3, "age"] = "NA"
     kept, notes = rows_without_gaps(gaps, FORMULA)
     assert len(kept) == ROWS - 1
-    assert "left out 1 row" in notes[0]
+    assert notes == ["left out 1 of 90 row(s), with gaps in 'age'"]
+
+
+def test_slopes_of_categories_are_of_levels():
+    """All of them without an intercept, of a second category all but the first."""
+    table = TABLE.assign(grade=[f"{n % 3}" for n in range(ROWS)])
+    formula = "y ~ (0 + sex + C(grade) + age | clinic) + (sex || clinic:grade)"
+    encoder = FormulaEncoder.fit(table, formula)
+    levels = ["sex[f]", "sex[m]", *(f"C(grade)[{n}]" for n in range(3))]
+    groups = ["clinic [number]", "clinic:grade [number]"]
+    assert encoder.feature_names == ["Intercept", *levels, "age", *groups]
+    encoded, grade = encoder.encode(table), np.arange(ROWS) % 3
+    expected = [1 - MALE, MALE, *(grade == np.arange(3)[:, None]), AGE]
+    np.testing.assert_array_equal(encoded[:, 1:7], np.stack(expected, axis=1))
+    one, two = encoder.terms().groups
+    assert (one.slopes, one.intercept, one.correlated) == ((1, 2, 4, 5, 6), False, True)
+    assert (two.slopes, two.intercept, two.correlated) == ((2,), True, False)
+    few = table.iloc[:2].assign(sex=["x", None])
+    with pytest.warns(UserWarning, match="column 'sex'") as told:
+        np.testing.assert_array_equal(encoder.encode(few)[:, 1:3], [[1, 0], [1, 0]])
+    said = [str(each.message) for each in told]
+    assert "'sex' holds categories that training never saw: 'x'; they are taken as 'f'" in said[1]
+    assert "'sex' is missing in 1 row (index 1) and never was in training: taken as 'f'" in said[0]
+    with pytest.raises(lgp.InputError, match="holds text, but its place in the formula"):
+        FormulaEncoder.fit(table, "y ~ gp(sex) + (sex | clinic)")
+
+
+def test_missing_groups_and_numbers_stored_as_text_are_said():
+    table = TABLE.assign(grade=[f"{n % 3}" for n in range(ROWS)])
+    encoder = FormulaEncoder.fit(table, "y ~ grade + log(age) + (1 | clinic)")
+    with pytest.warns(UserWarning, match=r"'clinic' is missing in 2 row\(s\)") as told:
+        assert encoder.encode(table.iloc[:2].assign(clinic=None))[:, -1].tolist() == [6.0, 6.0]
+    assert len(told) == 1
+    assert "taken as one number: write C(grade) for categories" in " ".join(encoder.describe())
+    assert "C(age)" not in " ".join(encoder.describe())
 
 
 def test_numbers_as_categories():

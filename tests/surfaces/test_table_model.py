@@ -220,8 +220,10 @@ class TestLeaveOneOut:
         frame["y"] = _f + frame["z"] + 0.1 * np.cos(40 * _x)
         frame.loc[::4, "z"] = np.nan
         settings = {"random_state": 0, "max_evaluations": 3}
-        model = TableModel.fit(frame, formula="y ~ z + gp(x)", **settings)
-        with pytest.warns(UserWarning, match=r"left out 15 row\(s\) with gaps"):
+        said = r"left out 15 of 60 row\(s\), with gaps in 'z'"
+        with pytest.warns(UserWarning, match=said):
+            model = TableModel.fit(frame, formula="y ~ z + gp(x)", **settings)
+        with pytest.warns(UserWarning, match=said):
             found = model.leave_one_out(frame)
         whole = model.leave_one_out(model.without_gaps(frame))
         np.testing.assert_array_equal(found.log_density, whole.log_density)

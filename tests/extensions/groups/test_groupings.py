@@ -40,6 +40,8 @@ ALIKE = {
 APART = {
     "nested": of(GROUP) + of(FINER),
     "intercepts and slopes": of(GROUP) + lines(OTHER, Linear()),
+    "intercepts and lines without": of(GROUP)
+    + lines(OTHER, CorrelatedLinear([1.0], intercept=False)),
     "a smooth function": lines(GROUP, lgp.RBF()) + lines(OTHER, lgp.RBF(3.0)),
 }
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpyro.distributions import Normal
-from scipy import stats
+from scipy import special, stats
 from typer.testing import CliRunner
 
 import latentgp as lgp
@@ -132,7 +132,7 @@ def test_effects_of_balanced_slopes_are_those_of_r(growth, degrees):
     np.testing.assert_allclose(table["denominator"], 9, rtol=4e-3)
     assert table["numerator"].tolist() == [2, 1, 2]
     # f + the mean of z'Sz + s^2 by VarCorr(growth)
-    np.testing.assert_allclose(found.r_squared, [0.27822105, 0.93266691], rtol=4e-3)
+    np.testing.assert_allclose(found.r_squared[:2], [0.27822105, 0.93266691], rtol=4e-3)
 
 
 def test_variance_components_are_those_of_r(trial, growth):
@@ -156,6 +156,90 @@ def test_variance_components_are_those_of_r(trial, growth):
     crossed = lgp.TableModel.fit(trial_table(), formula=formula, priors=None, random_state=0)
     shares = crossed.mixed_summary().intraclass()
     assert shares == pytest.approx({"clinic": 0.310597, "arm": 0.296034}, rel=2e-2)
+
+
+# nlme's Machines: scores of six workers on three machines, three times each. By `ctrl` above
+# lmer(score ~ Machine + (0 + Machine | Worker)), and (Machine | Worker): VarCorr, vcov, ranef, and
+# predict() of rows (A, 1), (B, 2) and (C, 9), a worker whom the fit never saw
+SCORES = """
+52 52.8 53.1 51.8 52.8 53.1 60 60.2 58.4 51.1 52.3 50.3 50.9 51.8 51.4 46.4 44.8 49.2
+62.1 62.6 64 59.7 60 59 68.6 65.8 69.7 63.2 62.8 62.2 64.8 65 65.4 43.7 44.2 43
+67.5 67.2 66.9 61.5 61.7 62.3 70.8 70.6 71 64.1 66.2 64 72.1 72 71.1 62 61.4 60.5
+"""
+OF_MACHINES = {
+    "0 + Machine": (
+        ("Machine[A]", "Machine[B]", "Machine[C]"),
+        [16.640526, 74.395612, 19.267523],
+        [0.802750, 0.622505, 0.770831],
+        [0.3119890, 0.1838844, 6.9692217, -1.0238705, -0.8496233, -5.5916014],
+    ),
+    "Machine": (
+        ("(Intercept)", "Machine[B]", "Machine[C]"),
+        [16.640526, 34.546697, 13.615024],
+        [0.483981, -0.365003, 0.296637],
+        [0.3119890, 0.1838844, 6.9692218, -1.0238706, -0.8496234, -5.5916012],
+    ),
+}
+
+
+def machines_table() -> pd.DataFrame:
+    row = np.arange(54)
+    machine, worker = np.array(["A", "B", "C"])[row // 18], row // 3 % 6 + 1
+    scores = np.array(SCORES.split(), float)
+    return pd.DataFrame({"score": scores, "Machine": machine, "Worker": worker.astype(str)})
+
+
+@pytest.mark.parametrize(
+    ("slopes", "method"),
+    [("Machine", "auto"), pytest.param("0 + Machine", SPARSE, marks=pytest.mark.slow)],
+)
+def test_slopes_of_a_category_are_those_of_lmer(slopes, method, tmp_path):
+    formula = f"score ~ Machine + ({slopes} | Worker)"
+    settings = {"priors": None, "random_state": 0, "method": method}
+    model = lgp.TableModel.fit(machines_table(), formula=formula, **settings)
+    effects, variance, correlation, first = OF_MACHINES[slopes]
+    found = model.mixed_summary(degrees="normal")
+    (worker,) = found.components
+    assert worker.effects == effects
+    np.testing.assert_allclose(worker.variance, variance, rtol=7e-3)
+    pairs = worker.correlation[[1, 2, 2], [0, 0, 1]]
+    np.testing.assert_allclose(pairs, correlation, atol=5e-3)
+    np.testing.assert_allclose(found.residual, 0.924630, rtol=7e-3)
+    np.testing.assert_allclose(found.estimate, [52.355556, 7.966667, 13.916667], rtol=CLOSE)
+    np.testing.assert_allclose(found.standard_error, [1.680711, 2.420850, 1.540100], rtol=4e-3)
+    own = model.group_effects("Worker")
+    assert len(own) == 3
+    np.testing.assert_allclose(next(iter(own.values())).estimate, first, atol=0.01)
+    rows = pd.DataFrame({"Machine": ["A", "B", "C"], "Worker": ["1", "2", "9"]})
+    model.save(tmp_path / "model")
+    for each in (model, lgp.load(tmp_path / "model")):
+        with pytest.warns(UserWarning, match="groups that training never saw: '9'"):
+            predicted = each.predict(rows)
+        np.testing.assert_allclose(predicted["mean"], [52.667545, 59.518898, 66.272222], atol=0.01)
+        # of machine C the variance of workers and noise, and of the mean over 18 balanced rows
+        total = 19.267523 + 0.924630 + (19.267523 + 0.924630 / 3) / 6
+        assert predicted["std"][2] ** 2 == pytest.approx(total, rel=7e-3)
+
+
+def test_a_model_without_groups_has_a_summary_of_fixed_effects():
+    """Least squares by hand, whose priors of fixed effects are vague."""
+    table = trial_table()
+    settings = {"formula": "y ~ arm + age", "random_state": 0}
+    found = lgp.TableModel.fit(table, priors=None, **settings).mixed_summary()
+    arms = [table["arm"] == level for level in ("b", "c")]
+    X, y = np.column_stack([np.ones(108), *arms, table["age"]]).astype(float), table["y"]
+    estimate, rest, *_ = np.linalg.lstsq(X, y, rcond=None)
+    error = np.sqrt(rest[0] / 104 * np.diagonal(np.linalg.inv(X.T @ X)))
+    np.testing.assert_allclose(found.estimate, estimate, atol=0.02 * error.min())
+    np.testing.assert_allclose(found.standard_error, error, rtol=7e-3)
+    np.testing.assert_allclose(found.degrees, 104, rtol=7e-3)
+    assert (found.components, found.notes) == ((), ())
+    assert "Random effects" not in str(found)
+    weak = lgp.TableModel.fit(table, **settings).mixed_summary()
+    assert "priors=None is (restricted) maximum likelihood." in str(weak)
+    smooth = lgp.TableModel.fit(table, formula="y ~ s(age) - 1", max_evaluations=2)
+    with pytest.raises(lgp.InputError, match="groups or fixed effects"):
+        smooth.mixed_summary()
 
 
 def test_dense_and_sparse_rows_have_one_answer(growth):
@@ -377,6 +461,11 @@ def test_poisson_variances_are_those_of_laplace():
     np.testing.assert_allclose(response["standard_error"], error, rtol=1e-6)
     assert found.r_squared is not None
     assert 0 < found.r_squared.marginal < found.r_squared.conditional < 1
+    # the rest of counts of mean l is trigamma(l) (Nakagawa, Johnson & Schielzeth 2017)
+    variance = found.components[0].variance[0]
+    line = model.encoder.encode(table)[:, :3] @ found.estimate
+    rest = special.polygamma(1, np.mean(np.exp(line + 0.5 * variance)))
+    assert found.intraclass()["clinic"] == pytest.approx(variance / (variance + rest), rel=1e-6)
     own, rows = model.estimator, model._fitted(None, None)[1].merged_rows()
     with pytest.raises(lgp.InputError, match="Degrees of freedom are those of Gaussian noise"):
         lgp.groups.satterthwaite(own.posterior_, own.method_, rows, own.priors_)
@@ -455,6 +544,30 @@ def test_a_row_of_weight_two_is_two_rows():
 
 
 @pytest.mark.quick
+@pytest.mark.parametrize(
+    ("likelihood", "rest"),
+    [
+        (lgp.Bernoulli(), np.pi**2 / 3),
+        (lgp.likelihoods.BernoulliProbit(), 1.0),
+        (lgp.Ordinal.of(2), 1.0),
+    ],
+)
+def test_classes_have_a_rest_of_the_variance_of_their_link(likelihood, rest):
+    group = np.arange(40) // 8
+    kernel = lgp.kernels.FixedEffects(1.0).on(0) + 2.0 * SameGroup().on(1)
+    data = lgp.Data(np.column_stack([np.ones(40), group]), np.arange(40.0) % 3 == 0)
+    model, method = lgp.LatentGP(kernel, likelihood), lgp.Laplace()
+    how = {"method": method, "key": jax.random.key(0), "learn_hyperparameters": False}
+    posterior = lgp.fit(model, data, **how).posterior
+    summary = lgp.groups.mixed_summary(posterior, ["one", "group"])
+    with pytest.raises(lgp.InputError, match="the rows of the fit"):
+        summary.intraclass()
+    shares = lgp.groups.r_squared(posterior, data)
+    found = summary._replace(r_squared=shares).intraclass()
+    assert found == pytest.approx({"group": 2 / (2 + rest)})
+
+
+@pytest.mark.quick
 def test_terms_are_deviations_that_sum_to_zero():
     table = pd.DataFrame({"y": np.arange(12.0), "a": list("uvw") * 4, "b": list("pq") * 6})
     table["x"] = np.arange(12.0) ** 2
@@ -483,6 +596,8 @@ def test_terms_are_deviations_that_sum_to_zero():
         level_weights(encoder, table, "a", ("a",))
     with pytest.raises(lgp.InputError, match="'x' is no factor"):
         level_weights(encoder, table, "x", ())
+    with pytest.raises(lgp.InputError, match=r"write C\(x\) there for its levels"):
+        level_weights(FormulaEncoder.fit(table, "y ~ x + (a | b)"), table, "x", ())
 
 
 def test_a_file_needs_the_rows_for_degrees_of_freedom(trial, tmp_path):

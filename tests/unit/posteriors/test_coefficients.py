@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.surfaces.coefficients import GroupEffects
+from latentgp.surfaces.coefficients import Coefficients, GroupEffects
 from slow import slow_parameters
 
 KEY = jax.random.key(0)
@@ -182,6 +182,21 @@ def test_partial_correlations_are_those_of_two_given_the_others():
     R = S / np.sqrt(np.outer(np.diagonal(S), np.diagonal(S)))
     given_first = (R[1, 2] - R[0, 1] * R[0, 2]) / np.sqrt((1 - R[0, 1] ** 2) * (1 - R[0, 2] ** 2))
     np.testing.assert_allclose([R[0, 1], R[0, 2], given_first], [0.3, -0.5, 0.6])
+
+
+def test_lines_without_an_intercept_are_x_s_z():
+    kernel, rng = lgp.CorrelatedLinear([1.0, 4.0], [0.3], intercept=False), np.random.default_rng(0)
+    X, Z = rng.normal(size=(2, 5, 2))
+    np.testing.assert_allclose(kernel.gram(X, Z), X @ kernel.covariance() @ Z.T, rtol=1e-12)
+    assert eval(repr(kernel), vars(lgp)).intercept is False
+
+
+@pytest.mark.quick
+def test_coefficients_and_effects_print_their_tables():
+    own = Coefficients(("a", "b"), np.arange(2.0), np.eye(2))
+    assert repr(own).splitlines()[1].split() == ["a", "0.0", "1.0", "-1.959964", "1.959964"]
+    many = GroupEffects(tuple(map(str, range(99))), np.zeros(99), np.ones(99))
+    assert len(str(many).splitlines()) < 30
 
 
 @pytest.mark.slow
