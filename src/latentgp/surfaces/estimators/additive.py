@@ -165,20 +165,23 @@ class AdditiveTerms:
         """Whether a constant added to f changes nothing but coefficients, or what is beside it."""
         return self.centred or bool(self.ones)
 
-    def started(self, data: Data, scale: Scales, latent: float) -> Kernel:
+    def started(
+        self, data: Data, scale: Scales, latent: float, reach: float = _VAGUE
+    ) -> Kernel:
         """The sum of the terms' kernels, of typical size.
 
         Args:
             data: the rows.
             scale: of the data.
             latent: spread of the latent function, about zero where it has no level.
+            reach: of fixed effects: such spreads that a deviation of a column may make.
 
         Raises:
             InputError: there is no term.
         """
         kernels: list[Kernel] = []
         if self.linear:
-            kernels.append(_fixed_effects(self, data, scale, latent))
+            kernels.append(_fixed_effects(self, data, scale, reach * latent))
         kernels += [_smooth(term, data, scale, latent) for term in self.smooth]
         kernels += [part for term in self.groups for part in _of_groups(term, scale, latent)]
         kernels += [self.kernel] if self.kernel is not None else []
@@ -187,14 +190,14 @@ class AdditiveTerms:
         return reduce(operator.add, kernels)
 
 
-def _fixed_effects(terms: AdditiveTerms, data: Data, scale: Scales, latent: float) -> Kernel:
+def _fixed_effects(terms: AdditiveTerms, data: Data, scale: Scales, reach: float) -> Kernel:
     own = list(terms.linear)
     X = data.X[:, own]
     constant = np.ptp(X, axis=0) == 0
     mean = np.where(constant, 0.0, np.average(X, axis=0, weights=data.weights))
     size = np.where(X[0] == 0, 1.0, np.abs(X[0]))
     spread = np.where(constant, size, scale.inputs[own])
-    variance = (_VAGUE * latent / spread) ** 2
+    variance = (reach / spread) ** 2
     if terms.centred:
         return FixedEffects(variance, mean).on(*own)
     # An intercept at zero is as uncertain as slopes make it there.

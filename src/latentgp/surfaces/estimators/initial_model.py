@@ -46,6 +46,9 @@ def starting_model(
         named = partial(_typical, NAMED[kernel] if isinstance(kernel, str) else RBF)
         made = kernel.started if isinstance(kernel, AdditiveTerms) else named
         kernels = [made(data, scale, float(latent)) for latent in scale.latent]
+        if isinstance(kernel, AdditiveTerms) and not (alike or likelihood.has_own_kernels):
+            # A parameter of the likelihood has their levels too, and links are flat far off.
+            kernels[1:] = [kernel.started(data, scale, own, 1.0) for own in scale.latent[1:]]
         kernel = kernels[0] if alike else PerLatent(*kernels)
     elif isinstance(kernel, Kernel) and not alike:
         kernel = PerLatent(*[kernel] * len(scale.latent))
