@@ -230,7 +230,7 @@ def test_a_model_without_groups_has_a_summary_of_fixed_effects():
     X, y = np.column_stack([np.ones(108), *arms, table["age"]]).astype(float), table["y"]
     estimate, rest, *_ = np.linalg.lstsq(X, y, rcond=None)
     error = np.sqrt(rest[0] / 104 * np.diagonal(np.linalg.inv(X.T @ X)))
-    np.testing.assert_allclose(found.estimate, estimate, atol=0.02 * error.min())
+    np.testing.assert_array_less(np.abs(found.estimate - estimate), 2e-3 * error)
     np.testing.assert_allclose(found.standard_error, error, rtol=7e-3)
     np.testing.assert_allclose(found.degrees, 104, rtol=7e-3)
     assert (found.components, found.notes) == ((), ())
@@ -463,7 +463,8 @@ def test_poisson_variances_are_those_of_laplace():
     assert 0 < found.r_squared.marginal < found.r_squared.conditional < 1
     # the rest of counts of mean l is trigamma(l) (Nakagawa, Johnson & Schielzeth 2017)
     variance = found.components[0].variance[0]
-    line = model.encoder.encode(table)[:, :3] @ found.estimate
+    effects = model.estimator.posterior_.coefficients().estimate
+    line = model.encoder.encode(table)[:, :3] @ effects
     rest = special.polygamma(1, np.mean(np.exp(line + 0.5 * variance)))
     assert found.intraclass()["clinic"] == pytest.approx(variance / (variance + rest), rel=1e-6)
     own, rows = model.estimator, model._fitted(None, None)[1].merged_rows()
