@@ -165,9 +165,7 @@ class AdditiveTerms:
         """Whether a constant added to f changes nothing but coefficients, or what is beside it."""
         return self.centred or bool(self.ones)
 
-    def started(
-        self, data: Data, scale: Scales, latent: float, reach: float = _VAGUE
-    ) -> Kernel:
+    def started(self, data: Data, scale: Scales, latent: float, reach: float = _VAGUE) -> Kernel:
         """The sum of the terms' kernels, of typical size.
 
         Args:
