@@ -463,8 +463,8 @@ def test_poisson_variances_are_those_of_laplace():
     assert 0 < found.r_squared.marginal < found.r_squared.conditional < 1
     # the rest of counts of mean l is trigamma(l) (Nakagawa, Johnson & Schielzeth 2017)
     variance = found.components[0].variance[0]
-    effects = model.estimator.posterior_.coefficients().estimate
-    line = model.encoder.encode(table)[:, :3] @ effects
+    X, posterior = model.encoder.encode(table), model.estimator.posterior_
+    line = posterior.model.mean(X)[:, 0] + X[:, :3] @ posterior.coefficients().estimate
     rest = special.polygamma(1, np.mean(np.exp(line + 0.5 * variance)))
     assert found.intraclass()["clinic"] == pytest.approx(variance / (variance + rest), rel=1e-6)
     own, rows = model.estimator, model._fitted(None, None)[1].merged_rows()
