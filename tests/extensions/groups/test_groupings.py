@@ -6,7 +6,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp.extensions.groups.groupings import is_within, untold_variances
-from latentgp.kernels import Constant, CorrelatedLinear, Linear, SameGroup
+from latentgp.kernels import Constant, CorrelatedLinear, FixedEffects, Linear, SameGroup
 
 GROUP, OTHER, FINER, X1 = range(4)
 NAMES = "person", "card", "visit", "week"
@@ -94,4 +94,37 @@ def test_a_table_says_which_columns_group_rows_alike():
     said = [note for note in model.estimator.diagnostics_.notes if "group the rows alike" in note]
     assert said == [
         "Columns person and card group the rows alike: only the sum of their variances is known."
+    ]
+
+
+FIXED = FixedEffects(np.full(2, 100.0)).on(OTHER, X1)
+SAYS = {
+    "one column": (lambda X: X[:, X1] > 0.3, "Column week separates the classes: its coefficient"),
+    "some together": (
+        lambda X: X[:, X1] + X[:, OTHER] / 2 > 51,
+        "Columns card and week separate the classes: coefficients are",
+    ),
+    "none": (lambda X: np.arange(40) % 2 == 0, None),
+}
+
+
+@pytest.mark.parametrize("name", SAYS)
+@pytest.mark.parametrize("likelihood", [lgp.Bernoulli(), lgp.Poisson()])
+def test_fixed_effects_that_separate_classes_are_said(name, likelihood):
+    law, sentence = SAYS[name]
+    y = law(rows()).astype(float)
+    model = lgp.LatentGP(FIXED, likelihood, lgp.ConstantMean())
+    said = untold_variances(model, lgp.Data(rows(), y), NAMES)
+    if sentence is None or isinstance(likelihood, lgp.Poisson):
+        assert said == ()
+    else:
+        assert [line[: len(sentence)] for line in said] == [sentence]
+
+
+def test_a_formula_says_which_column_separates_classes():
+    table = pd.DataFrame({"y": ["a"] * 10 + ["b"] * 10, "x": np.arange(20.0) ** 1.1})
+    model = lgp.TableModel.fit(table, formula="y ~ x", learn_hyperparameters=True)
+    told = [note for note in model.estimator.diagnostics_.notes if "separates" in note]
+    assert told == [
+        "Column x separates the classes: its coefficient is bounded by the prior alone."
     ]

@@ -1,4 +1,4 @@
-"""Groupings whose variances the rows do not tell."""
+"""What rows leave to the prior: variances of groupings, and coefficients that separate classes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int, Num
 
-from latentgp.kernels import CorrelatedLinear, Linear, SameGroup
+from latentgp.kernels import CorrelatedLinear, FixedEffects, Linear, SameGroup
 from latentgp.kernels.terms import terms_of
+from latentgp.means import ZeroMean
 from latentgp.models import LatentGP
 from latentgp.representations.latent_axis import distinct_kernels
 from latentgp.rows.data import Data
+
+_LARGEST_DESIGN = 200_000  # numbers in a table of columns that is looked at for separation
 
 
 class _Grouping(NamedTuple):
@@ -31,10 +34,10 @@ class _Grouping(NamedTuple):
 
 
 def untold_variances(model: LatentGP, rows: Data, names: Sequence[str] | None) -> tuple[str, ...]:
-    """Sentences on groupings of the same groups, and on those that tell the classes apart.
+    """Sentences on groupings of the same groups, and on what tells the classes apart.
 
     Args:
-        model: with an effect of every group.
+        model: with fixed effects, or effects of groups.
         rows: that are fitted.
         names: of the columns.
 
@@ -69,6 +72,14 @@ def untold_variances(model: LatentGP, rows: Data, names: Sequence[str] | None) -
             and np.any(_repeats(X[:, own.columns])[1])
             and is_within(X[:, own.columns], rows.y[:, None])
         ]
+    if of_classes and model.likelihood.latent_size == 1:
+        for own in _separating(model, rows):
+            who = " and ".join(named((column,)) for column in own)
+            alone = f"Column {who} separates", "its coefficient is"
+            what, which = (
+                alone if len(own) == 1 else (f"Columns {who} separate", "coefficients are")
+            )
+            said.append(f"{what} the classes: {which} bounded by the prior alone.")
     return tuple(dict.fromkeys(said))
 
 
@@ -81,6 +92,46 @@ def is_within(fine: Num[np.ndarray, "N columns"], coarse: Num[np.ndarray, "N oth
     """
     order, same = _repeats(fine)
     return not np.any(same & np.any(np.diff(coarse[order], axis=0) != 0, axis=1))
+
+
+def _separating(model: LatentGP, rows: Data) -> list[tuple[int, ...]]:
+    """Columns of fixed effects that separate two classes, each alone or some together."""
+    terms = terms_of(model.kernel, tuple(range(rows.X.shape[1])))
+    effects = [term.parts[0] for term in terms if len(term.parts) == 1]
+    columns = [c for own in effects if isinstance(own.kernel, FixedEffects) for c in own.columns]
+    values = np.unique(rows.y)
+    if not columns or len(values) != 2 or rows.size * len(columns) > _LARGEST_DESIGN:
+        return []
+    sign = np.where(rows.y == values[0], -1.0, 1.0)
+    X = rows.X[:, columns]
+    constant = np.ptp(X, axis=0) == 0
+    X = X / np.max(np.abs(X), axis=0, initial=np.finfo(float).tiny)
+    levels = X[:, constant]
+    if not isinstance(model.mean, ZeroMean):
+        levels = np.ones((rows.size, 1))
+    varying = np.flatnonzero(~constant)
+    together = _direction(np.hstack([X[:, varying], levels]), sign)[: len(varying)]
+    if not together.any():
+        return []
+    alone = [
+        (columns[c],) for c in varying if _direction(np.hstack([X[:, [c]], levels]), sign).any()
+    ]
+    return alone or [tuple(columns[c] for c in varying[together])]
+
+
+def _direction(
+    X: Num[np.ndarray, "N columns"], sign: Num[np.ndarray, "N"]
+) -> Bool[np.ndarray, "columns"]:
+    """Columns of a linear function that is on one side for each class, and not zero (Konis 2007).
+
+    It has the greatest sum over the rows among those with coefficients in [-1, 1].
+    """
+    from scipy.optimize import linprog  # takes long to import
+
+    toward = X * sign[:, None]
+    found = linprog(-toward.sum(axis=0), A_ub=-toward, b_ub=np.zeros(len(X)), bounds=(-1, 1))
+    separates = found.status == 0 and -found.fun > 1e-6
+    return np.abs(found.x) > 1e-6 if separates else np.zeros(X.shape[1], bool)
 
 
 def _repeats(
