@@ -11,9 +11,9 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.hyperparameters.base import IN_UNITS_OF_INPUTS, ParameterInfo
+from latentgp.hyperparameters.base import IN_UNITS_OF_INPUTS, ParameterInfo, parameters
 from latentgp.hyperparameters.space import ParameterSpace
-from latentgp.kernels import LatentKernel
+from latentgp.kernels import LatentKernel, Linear, Polynomial
 from latentgp.likelihoods import Gaussian, Likelihood
 from latentgp.likelihoods.noise_shapes import StudentShape
 from latentgp.modules import Module, stored
@@ -230,7 +230,7 @@ def diagnose(
             "updated; use a smaller power, or VariationalInference."
         )
     if learned is not None:
-        warnings += at_bounds(space, learned.vector, bounds, input_names)
+        warnings += at_bounds(space, learned.vector, bounds, input_names, data)
     warnings += [*_about_noise(posterior, data), *_without_moments(posterior.model.likelihood)]
     warnings += _wild_inputs(data, input_names)
     if converged.moved > 0:
@@ -261,6 +261,8 @@ def diagnose(
             "precision, so predictions may be inaccurate; use smaller weights or a larger noise "
             "variance."
         )
+    if posterior.model.likelihood.is_location and total > 2 and not np.ptp(data.y, axis=0).any():
+        warnings = ["The target has one value, which tells of no noise; check it.", *complaints]
     sound = change <= SETTLED
     sound &= not (improper or astray or complaints or is_ruinous(jitter, largest))
     return Diagnostics(
@@ -335,6 +337,7 @@ def at_bounds(
     vector: Float[np.ndarray, "H"],
     bounds: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]],
     names: Sequence[str] | None,
+    data: Data,
 ) -> list[str]:
     """Warnings about hyper-parameters at the bounds of a search."""
     sentences = []
@@ -342,8 +345,12 @@ def at_bounds(
         if value - low < _AT_A_BOUND or high - value < _AT_A_BOUND:
             side = "lower" if value - low < _AT_A_BOUND else "upper"
             advice = "the data do not determine it; give it a prior or freeze it"
-            if info.role == "lengthscale" and side == "upper":
+            slope = isinstance(info.module, Linear | Polynomial) and info.path.endswith("variance")
+            if (info.role, side) == ("lengthscale", "upper") or (slope and side == "lower"):
                 advice = "the function hardly depends on this input"
+            copies = data.weights is not None and np.max(data.weights) > 1
+            if (info.role, side) == ("noise_variance", "lower") and copies:
+                advice = "weights count copies, which show no noise; precisions are noise_variance="
             if info.path in space.narrowed:
                 advice = "the support of its prior ends there; widen it if other values are likely"
             label += _of_input(label, info, names)
@@ -392,10 +399,10 @@ def _about_noise(posterior: Any, data: Data) -> list[str]:
     mean = posterior.mean_f(sample)
     sentences = heavy_tails(residuals_of(posterior, data, rows, mean[: len(rows)]))
     if float(np.var(mean)) <= _NOISE_RATIO * float(likelihood.noise_variance):
-        sentences.append(
-            "No signal was found: the model explains nearly all variation in y as noise; check the "
-            "inputs, or start from another length-scale."
-        )
+        known = parameters(posterior.model.kernel).values()
+        other = ", or start from another length-scale" * any(p.role == "lengthscale" for p in known)
+        said = "No signal was found: the model explains nearly all variation in y as noise"
+        sentences.append(f"{said}; check the inputs{other}.")
     return sentences
 
 

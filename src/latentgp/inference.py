@@ -107,6 +107,7 @@ def fit(
     check_model(model, rows.merged.X)
     learned, size, searched = options.learn_hyperparameters, rows.merged.size, False
     few = method == "auto" and learned and source is None and options.priors is not None
+    few = few and bool((rows.merged.y != rows.merged.y[:1]).any())
     given = options.hyperparameters, model, size, options.frozen_paths
     asked = treatment(*given, may_integrate=few)
     if method == "auto":
@@ -125,7 +126,7 @@ def fit(
         rows=rows,
         source=source,
         key=as_key(options.key),
-        reason=reason,
+        reason=rows.counted(reason),
         options=replace(options, frozen=options.frozen_paths),
         streaming_prior=method.streaming_prior,
         control=RunControl(started, options.callback, options.max_seconds, options.verbose),

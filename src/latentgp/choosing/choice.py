@@ -195,7 +195,8 @@ def gone_on(
     better = better.within(None, fit.model, fit.rows.merged.X.shape)
     result = again(better.method)
     seconds = fit.diagnostics.seconds + result.diagnostics.seconds
-    said = dataclasses.replace(result.diagnostics, reason=better.reason, seconds=seconds)
+    reason = fit.rows.counted(better.reason)
+    said = dataclasses.replace(result.diagnostics, reason=reason, seconds=seconds)
     return better, dataclasses.replace(result, diagnostics=said)
 
 

@@ -218,6 +218,12 @@ class MergedRows(NamedTuple):
             return self
         return MergedRows(self.given.shifted(-centre), self.merged.shifted(-centre), self.origin)
 
+    def counted(self, sentence: str) -> str:
+        """A sentence that counts merged rows, with the number of given ones where it differs."""
+        merged, given = self.merged.size, int(np.sum(self.origin >= 0))
+        distinct = f"{merged} distinct of {given} rows" if merged < given else f"{merged} rows"
+        return sentence.replace(f"{merged} rows", distinct, 1)
+
 
 def _distinct(
     table: Float[np.ndarray, "N columns"], leading: int

@@ -93,4 +93,4 @@ class TestOfAnEstimator:
     def test_next_to_no_rows_are_noted(self):
         own = lgp.GPRegressor(random_state=0).fit(self.X[:3], self.y[:3])
         assert "Deviations rest on the priors" in own.diagnostics_.verdict
-        assert "of which there are 3" in own.diagnostics_.verdict
+        assert "more than on the 3 rows" in own.diagnostics_.verdict

@@ -298,7 +298,9 @@ class BlackBoxVI(Method):
         warnings += about_jitter(jitter, variance)
         sound, names = not warnings, problem.options.input_names
         if self.optimiser == "natural" and not self._walks:
-            warnings += at_bounds(problem.space, found.vector, problem.bounds(), names)
+            warnings += at_bounds(
+                problem.space, found.vector, problem.bounds(), names, problem.data
+            )
         return Diagnostics(
             converged=found.converged and sound,
             method=self,

@@ -37,6 +37,7 @@ from latentgp.hyperparameters.summary import lengthscales
 from latentgp.inference import fit
 from latentgp.kernels import RBF, Functionals, Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods import Likelihood
+from latentgp.likelihoods.heteroscedastic import Heteroscedastic
 from latentgp.means import ZeroMean, constant_first
 from latentgp.methods.base import Method
 from latentgp.methods.options import SearchOptions, completed
@@ -270,6 +271,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         may_go_on = False
         may = method == "auto" and self.learn_hyperparameters and self.priors is not None
         may &= own is None and n_inducing is None and not (apart or terms is self.kernel)
+        may &= bool(np.ptp(merged.y, axis=0).any())
         given = self.hyperparameters, model, merged.size, self.frozen_paths
         asked = treatment(*given, may_integrate=may)
         if method == "auto":
@@ -305,38 +307,45 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             )
         usual = self.method, self.learn_hyperparameters, self.priors
         if usual == ("auto", True, "weak") and plain and by is fit and not self.frozen:
-            result = self._with_widths(result, rows.merged.size, asked)
+            result = self._with_widths(result, rows, asked)
         if asked != self.hyperparameters and asked == "integrate":
             why = (
                 f"Hyper-parameters are averaged over, as {merged.size} rows say little of them; "
                 'hyperparameters="optimise" takes the most probable ones.'
             )
-            result = result.noted([why])
+            result = result.noted([rows.counted(why)])
+        if isinstance(likelihood, Heteroscedastic):
+            of_noise = np.asarray(result.posterior.mean_f(merged.evenly(500).X))[:, 1]
+            same = "Noise is the same in all rows, as the sigmoid of its latent function is one"
+            advice = f'{same}; use likelihood="gaussian", or other priors.'
+            warnings = (*warnings, *[advice] * bool(np.min(of_noise) > 5))
         of_kernel = [] if self.kernel_choice_ is None else [self.kernel_choice_.reason]
         result = result.noted([*notes, *of_kernel]).warned_before(warnings)
-        self._keep(result, choice.method, choice.reason, centre, self.verbose)
+        reason = rows.counted(choice.reason)
+        self._keep(result, choice.method, reason, centre, self.verbose)
         if self.certify is not None and not current_interrupts().happened:
             key = jax.random.key(self._seed())
             self.certificate_ = result.certify(self.certify, key=key, verbose=self.verbose)
         return self
 
-    def _with_widths(self, result: Fit, rows: int, asked: str) -> Fit:
+    def _with_widths(self, result: Fit, rows: MergedRows, asked: str) -> Fit:
         """The result with how far its deviations fall short by the choice of its kernel.
 
         Of fewer rows than a choice needs, that they rest on the priors.
         """
-        if rows < FEWEST_ROWS:
-            few = f"Deviations rest on the priors more than on the rows, of which there are {rows}."
+        number = rows.merged.size
+        if number < FEWEST_ROWS:
+            few = rows.counted(f"Deviations rest on the priors more than on the {number} rows.")
             return result.noted([few])
         factor = 1.0 if self.kernel_choice_ is None else self.kernel_choice_.widening**0.5
         if asked != "optimise" or factor < _NOTED:
             return result
         note = (
-            f"Standard deviations are about {factor:.2f} times too small, as {rows} rows say "
+            f"Standard deviations are about {factor:.2f} times too small, as {number} rows say "
             "little of hyper-parameters that are taken for known; "
             'hyperparameters="integrate" averages over them.'
         )
-        return result.noted([note])
+        return result.noted([rows.counted(note)])
 
     @interruptible
     def _update_model(self, data: Data, learn_hyperparameters: bool) -> Self:

@@ -306,7 +306,7 @@ class RandomFeatureVI(Method):
             )
         sound, names = not warnings, problem.options.input_names
         vector = np.asarray(state.vector)
-        warnings += at_bounds(space, vector, search_bounds(space, scale), names)
+        warnings += at_bounds(space, vector, search_bounds(space, scale), names, problem.data)
         diagnostics = Diagnostics(
             converged=searched.converged and sound,
             method=self,

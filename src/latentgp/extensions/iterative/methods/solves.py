@@ -168,7 +168,8 @@ class SolvesGP(Method):
         held = dataclasses.replace(problem, model=model)
         found = method.run(held.with_options(learn_hyperparameters=False))
         own, made, names = found.diagnostics, len(told.vector), problem.options.input_names
-        at_their_bounds = at_bounds(space, vector, problem.bounds(allows_little_noise=False), names)
+        bounds = problem.bounds(allows_little_noise=False)
+        at_their_bounds = at_bounds(space, vector, bounds, names, problem.data)
         ended = made == self.iterations and moved <= _MOVED and bool(np.all(told.solved))
         diagnostics = dataclasses.replace(
             own,
