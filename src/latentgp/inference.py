@@ -105,11 +105,10 @@ def fit(
     if options.kernel is not None:
         model, on_kernel = with_usual_kernel(model, rows.merged)
     check_model(model, rows.merged.X)
-    learned, size, searched = options.learn_hyperparameters, rows.merged.size, False
+    learned, y, searched = options.learn_hyperparameters, rows.merged.y, False
     few = method == "auto" and learned and source is None and options.priors is not None
-    few = few and bool((rows.merged.y != rows.merged.y[:1]).any())
-    given = options.hyperparameters, model, size, options.frozen_paths
-    asked = treatment(*given, may_integrate=few)
+    given = options.hyperparameters, model, len(y), options.frozen_paths
+    asked = treatment(*given, may_integrate=few and bool((y != y[:1]).any()))
     if method == "auto":
         searched = learned and not options.restarts and asked == "optimise"
         shape, seconds = rows.merged.X.shape, options.max_seconds

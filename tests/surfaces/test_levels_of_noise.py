@@ -55,12 +55,11 @@ def test_an_intercept_does_not_hide_that_noise_varies():
 def test_noise_that_is_the_same_in_all_rows_is_said():
     X = np.linspace(0, 6, 40)[:, None]
     y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=40)
-    kernel = lgp.PerLatent(lgp.RBF(), Constant(400.0))
 
-    def warnings(maximal_precision):
-        likelihood = lgp.HeteroscedasticGaussian(maximal_precision)
-        own = lgp.GPRegressor(kernel, likelihood=likelihood, learn_hyperparameters=False)
-        return " ".join(own.fit(X, y).diagnostics_.warnings)
+    def warnings(level_variance):
+        kernel = lgp.PerLatent(lgp.RBF(), Constant(level_variance))
+        settings = {"likelihood": "heteroscedastic", "learn_hyperparameters": False}
+        return " ".join(lgp.GPRegressor(kernel, **settings).fit(X, y).diagnostics_.warnings)
 
-    assert "Noise is the same in all rows" in warnings(1.0)
-    assert "Noise is the same" not in warnings(300.0)
+    assert "Noise is the same in all rows" in warnings(400.0)
+    assert "Noise is the same" not in warnings(1e-4)

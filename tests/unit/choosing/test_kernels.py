@@ -170,8 +170,10 @@ def test_rows_near_each_other_are_so_by_the_inputs_as_they_are(monkeypatch):
     X = np.exp(np.random.default_rng(4).normal(size=(2100, 4)))
     kernel = lgp.kernels.InputWarping.by_scores(lgp.RBF(1.5), X, range(4))
     y, seen = drawn(kernel, X, 0.05), []
-    optima = kernels._optima
-    monkeypatch.setattr(kernels, "_optima", lambda *given: seen.append(given[1]) or optima(*given))
+    optima = kernels.optima_of
+    monkeypatch.setattr(
+        kernels, "optima_of", lambda *given: seen.append(given[1]) or optima(*given)
+    )
     assert chosen(X, y).family.endswith("of normal scores")
     few = [blocks for blocks in seen if len(blocks) == 41 and len(blocks[0].y) == 200]
     targets = {b"".join(block.y.tobytes() for block in blocks) for blocks in few}

@@ -48,7 +48,7 @@ _TAKEN = {
     ),
     "latentgp.surfaces.tables.levels": (
         *("GAP", "TRUTH", "as_levels", "filled", "indicators", "series_numbers", "level_numbers"),
-        *("refuse_others", "refuse_infinite", "rows_listed", "listed"),
+        *("refuse_others", "refuse_infinite", "_tell_gaps", "rows_listed", "listed"),
     ),
     "latentgp.surfaces.tables.formula.arithmetic": ("FUNCTIONS", "OPERATORS", "value_of"),
     "latentgp.surfaces.tables.values": (
